@@ -24,6 +24,9 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
+  // For the runtime, whose allocator is a member of its own.
+  void set_allocator(Allocator& allocator) { allocator_ = &allocator; }
+
  private:
   template <class T, class... Args>
   friend T* MakeHandle(Allocator& allocator, Args&&... args);

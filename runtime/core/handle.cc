@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/handle.h"
+
+namespace moert {
+
+void Handle::Destroy() const {
+  // The runtime owns the allocator that it lies in, so that is copied out first.
+  Allocator allocator = *allocator_;
+  const size_t size = size_, alignment = alignment_;
+  void* block = dynamic_cast<void*>(const_cast<Handle*>(this));
+  const_cast<Handle*>(this)->~Handle();
+  allocator.deallocate(block, size, alignment);
+}
+
+}  // namespace moert
