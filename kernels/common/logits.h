@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Router logits of few tokens: a block takes an expert and up to four tokens, so that an expert's row
+// is read once by 128 threads.
+#ifndef MOERT_KERNELS_COMMON_LOGITS_H_
+#define MOERT_KERNELS_COMMON_LOGITS_H_
+
+#include "kernels/common/element.h"
+#include "kernels/common/top_k.h"
+
+namespace moert {
+
+constexpr int kLogitsTokens = 4;
+
+__device__ __forceinline__ void Logits(const moert_logits_kernel_args& args) {
+  __shared__ float scratch[32];
+  const int e = blockIdx.x, first = blockIdx.y * kLogitsTokens;
+  const int tokens = min(kLogitsTokens, args.tokens - first);
+  const void* w = ElementAt(args.w, args.w_dtype, e * args.w_stride);
+  const void* x = ElementAt(args.x, args.x_dtype, first * args.x_stride);
+  float sums[kLogitsTokens] = {};
+  int64_t done = 0;
+  if (args.vectors != 0) {
+    done = args.width / 8 * 8;
+    for (int64_t c = threadIdx.x * 8; c < done; c += blockDim.x * 8) {
+      float a[8], b[8];
+      LoadEight(ElementAt(w, args.w_dtype, c), args.w_dtype, a);
+#pragma unroll
+      for (int t = 0; t < kLogitsTokens; ++t) {
+        if (t >= tokens) break;
+        LoadEight(ElementAt(x, args.x_dtype, t * args.x_stride + c), args.x_dtype, b);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sums[t] += a[i] * b[i];
+      }
+    }
+  }
+  for (int64_t c = done + threadIdx.x; c < args.width; c += blockDim.x) {
+    const float a = LoadElement(w, args.w_dtype, c);
+#pragma unroll
+    for (int t = 0; t < kLogitsTokens; ++t) {
+      if (t < tokens) sums[t] += a * LoadElement(x, args.x_dtype, t * args.x_stride + c);
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < kLogitsTokens; ++t) {
+    if (t >= tokens) break;
+    float sum = BlockSum(sums[t], scratch);
+    if (threadIdx.x != 0) continue;
+    const int token = first + t;
+    if (args.row_scale != nullptr) sum *= args.row_scale[token];
+    if (args.bias != nullptr) sum += LoadElement(args.bias, args.bias_dtype, e);
+    args.logits[token * args.logits_stride + e] = SoftCap(sum, args.soft_cap);
+  }
+}
+
+}  // namespace moert
+
+extern "C" __global__ void __launch_bounds__(128)
+    moert_logits(MOERT_GRID_CONSTANT moert_logits_kernel_args args) {
+  moert::Logits(args);
+}
+
+#endif  // MOERT_KERNELS_COMMON_LOGITS_H_
