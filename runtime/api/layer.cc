@@ -4,7 +4,7 @@
 #include "layer/arguments.h"
 #include "layer/compose.h"
 #include "layer/resolve.h"
-#include "layer/roles.h"
+#include "backend/roles.h"
 
 namespace moert {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/free_callback.h"
 #include "core/handle.h"
 #include "core/status.h"
-#include "layer/roles.h"
+#include "backend/roles.h"
 
 namespace moert {
 namespace {
