@@ -23,7 +23,7 @@ namespace {
 
 struct Options {
   std::string model;
-  std::string prompt = "ROMEO:\n";
+  std::string prompt = "ROMEO:\nWhat light through yonder window breaks";
   std::string device = "best";
   std::string check;
   moert_dtype dtype = MOERT_DTYPE_FLOAT32;
