@@ -4,9 +4,9 @@
 #   tests/install_packages.sh build [test] [bindings]
 set -euo pipefail
 
-build=(cmake ninja-build g++ libflatbuffers-dev flatbuffers-compiler nlohmann-json3-dev libxxhash-dev
+build=(cmake make g++ libflatbuffers-dev flatbuffers-compiler nlohmann-json3-dev libxxhash-dev
        libcli11-dev)
-test=(doctest-dev clang clang-format libclang-rt-14-dev pkg-config git)
+test=(ninja-build doctest-dev clang clang-format libclang-rt-14-dev pkg-config)
 bindings=(swig golang-go mono-mcs mono-runtime cargo rustc)
 
 wanted=()
