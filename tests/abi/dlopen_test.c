@@ -17,7 +17,7 @@ static struct moert_api api;
 #define CALL(name) api.name
 #include "run_layer.h"
 
-enum { kCycles = 100, kWarmup = 3 };
+enum { kCycles = 100, kWarmup = 10 };
 
 static void Fail(const char* what) {
   fprintf(stderr, "%s\n", what);
