@@ -23,7 +23,7 @@ step() {
 }
 
 build() {
-  cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DMOERT_BUILD_TESTS=OFF -DMOERT_BUILD_EXAMPLES=ON &&
+  cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DMOERT_BUILD_EXAMPLES=ON &&
     cmake --build build --parallel "$(nproc)" --target moert_cli moert_generate
 }
 
