@@ -42,8 +42,8 @@ struct engine {
   moert_stream* stream;
   moert_event* done;
   moert_layer* layer;
-  float x[kTokens][kHidden];
-  float y[kTokens][kHidden];
+  float x[kTokens * kHidden];
+  float y[kTokens * kHidden];
   moert_matrix x_view, y_view;
   moert_layer_forward_args args;
   int in_flight;
@@ -166,7 +166,7 @@ static moert_status think(struct engine* engine, float input) {
     engine->in_flight = 0;
     ++engine->finished; /* engine->y is the game's now. */
   }
-  for (i = 0; i < kTokens * kHidden; ++i) engine->x[0][i] = input * (float)(i % 5 - 2) * 1e-3f;
+  for (i = 0; i < kTokens * kHidden; ++i) engine->x[i] = input * (float)(i % 5 - 2) * 1e-3f;
   status = moert_layer_forward(engine->layer, engine->stream, &engine->args, error);
   if (status == MOERT_STATUS_OK) status = moert_event_record(engine->done, engine->stream, error);
   if (status != MOERT_STATUS_OK) return status;
