@@ -36,35 +36,35 @@ namespace {
 typedef uint64_t Line __attribute__((vector_size(64)));
 
 // Sums 4 * count lines: line `lane * k + stride * i` for k below 4 and i below count.
-#define MOERT_CLI_DEFINE_READ(NAME, TARGET)                                              \
-  TARGET uint64_t NAME(const Line* lines, size_t lane, size_t stride, size_t count) {    \
-    Line sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};                                     \
-    for (size_t i = 0; i < count; ++i) {                                                 \
-      const Line* line = lines + i * stride;                                             \
-      sum0 += line[0];                                                                   \
-      sum1 += line[lane];                                                                \
-      sum2 += line[2 * lane];                                                            \
-      sum3 += line[3 * lane];                                                            \
-    }                                                                                    \
-    const Line sum = sum0 + sum1 + sum2 + sum3;                                          \
-    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];        \
+#define MOERT_CLI_DEFINE_READ(NAME, TARGET)                                           \
+  TARGET uint64_t NAME(const Line* lines, size_t lane, size_t stride, size_t count) { \
+    Line sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};                                  \
+    for (size_t i = 0; i < count; ++i) {                                              \
+      const Line* line = lines + i * stride;                                          \
+      sum0 += line[0];                                                                \
+      sum1 += line[lane];                                                             \
+      sum2 += line[2 * lane];                                                         \
+      sum3 += line[3 * lane];                                                         \
+    }                                                                                 \
+    const Line sum = sum0 + sum1 + sum2 + sum3;                                       \
+    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];     \
   }
 
 // `rounds` times ACCUMULATORS independent multiply-adds, all in registers; the empty assembler line
 // keeps each of them.
 #define MOERT_CLI_DEFINE_MULTIPLY_ADD(NAME, TARGET, ACCUMULATORS, TYPE, ZERO, STEP, REDUCE) \
-  TARGET float NAME(int64_t rounds) {                                                      \
-    TYPE sums[ACCUMULATORS];                                                               \
-    _Pragma("GCC unroll 32") for (TYPE & sum : sums) sum = ZERO;                           \
-    for (int64_t round = 0; round < rounds; ++round) {                                     \
-      _Pragma("GCC unroll 32") for (TYPE & sum : sums) {                                   \
-        sum = STEP;                                                                        \
-        asm volatile("" : "+" MOERT_CLI_REGISTER(sum));                                    \
-      }                                                                                    \
-    }                                                                                      \
-    float total = 0;                                                                       \
-    _Pragma("GCC unroll 32") for (TYPE & sum : sums) total += REDUCE;                      \
-    return total;                                                                          \
+  TARGET float NAME(int64_t rounds) {                                                       \
+    TYPE sums[ACCUMULATORS];                                                                \
+    _Pragma("GCC unroll 32") for (TYPE & sum : sums) sum = ZERO;                            \
+    for (int64_t round = 0; round < rounds; ++round) {                                      \
+      _Pragma("GCC unroll 32") for (TYPE & sum : sums) {                                    \
+        sum = STEP;                                                                         \
+        asm volatile("" : "+" MOERT_CLI_REGISTER(sum));                                     \
+      }                                                                                     \
+    }                                                                                       \
+    float total = 0;                                                                        \
+    _Pragma("GCC unroll 32") for (TYPE & sum : sums) total += REDUCE;                       \
+    return total;                                                                           \
   }
 
 struct MultiplyAdd {
@@ -91,17 +91,13 @@ MOERT_CLI_DEFINE_READ(ReadAvx2, MOERT_CLI_AVX2)
 MOERT_CLI_DEFINE_READ(ReadAvx512, MOERT_CLI_AVX512)
 
 MOERT_CLI_DEFINE_MULTIPLY_ADD(MultiplyAddSse2, , 12, __m128, _mm_set1_ps(1.0f),
-                              _mm_add_ps(_mm_mul_ps(sum, _mm_set1_ps(0.999f)),
-                                               _mm_set1_ps(0.001f)),
+                              _mm_add_ps(_mm_mul_ps(sum, _mm_set1_ps(0.999f)), _mm_set1_ps(0.001f)),
                               _mm_cvtss_f32(sum))
 MOERT_CLI_DEFINE_MULTIPLY_ADD(MultiplyAddAvx2, MOERT_CLI_AVX2, 12, __m256, _mm256_set1_ps(1.0f),
-                              _mm256_fmadd_ps(sum, _mm256_set1_ps(0.999f),
-                                                    _mm256_set1_ps(0.001f)),
+                              _mm256_fmadd_ps(sum, _mm256_set1_ps(0.999f), _mm256_set1_ps(0.001f)),
                               _mm256_cvtss_f32(sum))
-MOERT_CLI_DEFINE_MULTIPLY_ADD(MultiplyAddAvx512, MOERT_CLI_AVX512, 20, __m512,
-                              _mm512_set1_ps(1.0f),
-                              _mm512_fmadd_ps(sum, _mm512_set1_ps(0.999f),
-                                                    _mm512_set1_ps(0.001f)),
+MOERT_CLI_DEFINE_MULTIPLY_ADD(MultiplyAddAvx512, MOERT_CLI_AVX512, 20, __m512, _mm512_set1_ps(1.0f),
+                              _mm512_fmadd_ps(sum, _mm512_set1_ps(0.999f), _mm512_set1_ps(0.001f)),
                               _mm512_cvtss_f32(sum))
 // Pairs of products that cancel: the sums stay finite however long it runs.
 MOERT_CLI_DEFINE_MULTIPLY_ADD(MultiplyAddBf16, MOERT_CLI_AVX512_BF16, 20, __m512,
@@ -114,8 +110,8 @@ Level LevelOf(std::string_view arch) {
   constexpr MultiplyAdd kAvx512 = {MultiplyAddAvx512, 20 * 16 * 2};
   if (arch.starts_with("avx512")) {
     const bool has_bf16 = __builtin_cpu_supports("avx512bf16") != 0;
-    return {ReadAvx512, kAvx512, has_bf16 ? MultiplyAdd{MultiplyAddBf16, 20 * 32 * 2}
-                                          : MultiplyAdd{}};
+    return {ReadAvx512, kAvx512,
+            has_bf16 ? MultiplyAdd{MultiplyAddBf16, 20 * 32 * 2} : MultiplyAdd{}};
   }
   if (arch.starts_with("avx2")) return {ReadAvx2, {MultiplyAddAvx2, 12 * 8 * 2}, {}};
   return {ReadBaseline, {MultiplyAddSse2, 12 * 4 * 2}, {}};
@@ -246,8 +242,7 @@ double CopyGbps(Line* to, const Line* from, size_t lines_per_thread, uint32_t th
 // The caches of one CPU at its highest level: who shares them -> bytes.
 void AddCaches(int cpu, int* level, std::map<std::string, uint64_t>* caches) {
   for (int index = 0; index < 16; ++index) {
-    const std::string folder =
-        Format("/sys/devices/system/cpu/cpu%d/cache/index%d/", cpu, index);
+    const std::string folder = Format("/sys/devices/system/cpu/cpu%d/cache/index%d/", cpu, index);
     int this_level = 0;
     uint64_t kilobytes = 0;
     std::string shared;

@@ -16,8 +16,8 @@ T Load(const void* data, int64_t index) {
   return value;
 }
 
-// A sign, `kExponentBits` of exponent and `kMantissaBits` of mantissa, with infinities and NaN in the
-// last exponent, as in IEEE 754.
+// A sign, `kExponentBits` of exponent and `kMantissaBits` of mantissa, with infinities and NaN in
+// the last exponent, as in IEEE 754.
 template <int kExponentBits, int kMantissaBits>
 float WidenIeee(uint32_t bits) {
   constexpr int kBias = (1 << (kExponentBits - 1)) - 1;

@@ -77,12 +77,10 @@ struct ForwardCall {
 
 Status Open(const ForwardOptions& options, moert_runtime* runtime, const moert_manifest* manifest,
             uint32_t index, ForwardCall* call) {
-  MOERT_CLI_TRY(
-      Make(call->device, moert_device_create, runtime, options.device.c_str(), nullptr));
+  MOERT_CLI_TRY(Make(call->device, moert_device_create, runtime, options.device.c_str(), nullptr));
   moert_layer_open_desc desc = MOERT_LAYER_OPEN_DESC_INIT;
   desc.dtype = call->dtype;
-  MOERT_CLI_TRY(
-      Make(call->layer, moert_layer_open, call->device.get(), manifest, index, &desc));
+  MOERT_CLI_TRY(Make(call->layer, moert_layer_open, call->device.get(), manifest, index, &desc));
   MOERT_CLI_TRY(Make(call->stream, moert_stream_create, call->device.get(), nullptr));
   return Call(moert_layer_get_info, call->layer.get(), &call->info);
 }
@@ -145,16 +143,16 @@ Status Run(const ForwardCall& call, const std::vector<float>& input, std::vector
 Status RunForward(const ForwardOptions& options) {
   ForwardCall call;
   int64_t model_layer = 0;
-  MOERT_CLI_TRY(ParseInteger("--layer", options.layer, 0, std::numeric_limits<int32_t>::max(),
-                             &model_layer));
+  MOERT_CLI_TRY(
+      ParseInteger("--layer", options.layer, 0, std::numeric_limits<int32_t>::max(), &model_layer));
   MOERT_CLI_TRY(ParseComputeDtype("--dtype", options.dtype, &call.dtype));
   Runtime runtime;
   MOERT_CLI_TRY(Make(runtime, moert_runtime_create, nullptr));
   Manifest manifest;
   MOERT_CLI_TRY(OpenManifest(runtime.get(), options.manifest, 0, &manifest));
   uint32_t index = 0;
-  MOERT_CLI_TRY(Call(moert_manifest_find_layer, manifest.get(), static_cast<int32_t>(model_layer),
-                     &index));
+  MOERT_CLI_TRY(
+      Call(moert_manifest_find_layer, manifest.get(), static_cast<int32_t>(model_layer), &index));
   moert_layer_info info = MOERT_LAYER_INFO_INIT;
   MOERT_CLI_TRY(Call(moert_manifest_layer, manifest.get(), index, &info));
   std::vector<float> input;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // moert inspect: what a manifest describes, as text for a reader or as JSON with everything in it.
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/description.h"
@@ -59,7 +58,8 @@ void AddRouting(const moert_routing& routing, std::vector<std::string>* knobs) {
 std::string ActivationKnobs(const moert_activation& activation) {
   const bool gated = (activation.flags & MOERT_ACTIVATION_FLAG_UNGATED) == 0;
   std::string text = Format("%s%s", gated ? "" : "ungated ", ActivationName(activation.kind));
-  if (activation.alpha != 0 && activation.alpha != 1) text += Format(", alpha %g", activation.alpha);
+  if (activation.alpha != 0 && activation.alpha != 1)
+    text += Format(", alpha %g", activation.alpha);
   if (activation.limit != 0) text += Format(", limit %g", activation.limit);
   if (activation.up_offset != 0) text += Format(", up_offset %g", activation.up_offset);
   return text == ActivationName(MOERT_ACTIVATION_KIND_SILU) ? "" : text;
@@ -82,9 +82,9 @@ std::vector<std::string> Knobs(const LayerDescription& layer) {
 
 std::string Heading(const LayerDescription& layer) {
   const moert_layer_info& info = layer.info;
-  std::string text = Format("%d experts, top_k %d, hidden %lld, intermediate %lld",
-                            info.num_experts, info.top_k, static_cast<long long>(info.hidden),
-                            static_cast<long long>(info.intermediate));
+  std::string text =
+      Format("%d experts, top_k %d, hidden %lld, intermediate %lld", info.num_experts, info.top_k,
+             static_cast<long long>(info.hidden), static_cast<long long>(info.intermediate));
   if (info.latent != 0) text += Format(", latent %lld", static_cast<long long>(info.latent));
   if (info.shared_intermediate != 0) {
     text += Format(", shared %lld", static_cast<long long>(info.shared_intermediate));

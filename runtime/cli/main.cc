@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The moert command: reads the command line, runs one command, exits with 0, or with 1 and one line
 // on stderr.
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
-
-#include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
 #include "cli/text.h"
@@ -54,8 +53,7 @@ void Describe(CLI::App& app, Options& options) {
 
   CLI::App* bench = app.add_subcommand("bench", "Time a layer against what the device can do");
   bench->add_option("F", options.bench.manifest, "Manifest, or give --shape");
-  bench->add_option("--shape", options.bench.shape,
-                    "EXPERTS,TOP_K,HIDDEN,INTERMEDIATE[,SHARED]");
+  bench->add_option("--shape", options.bench.shape, "EXPERTS,TOP_K,HIDDEN,INTERMEDIATE[,SHARED]");
   bench->add_option("--tokens", options.bench.tokens, "Token counts [1,64,512]");
   bench->add_option("--device", options.bench.device, "cpu, cuda:N, hip:N or best [cpu]");
   bench->add_option("--dtype", options.bench.dtype, "f32, bf16 or f16 [f32]");
@@ -104,7 +102,8 @@ Status Run(const CLI::App& app, const Options& options) {
 }
 
 Status Main(int argc, char** argv) {
-  CLI::App app{"moert: Mixture-of-Experts layers and gate ops on whatever device is there", "moert"};
+  CLI::App app{"moert: Mixture-of-Experts layers and gate ops on whatever device is there",
+               "moert"};
   Options options;
   Describe(app, options);
   try {

@@ -59,9 +59,9 @@ Status RunPack(const PackOptions& options) {
     MOERT_CLI_TRY(std::move(status));
   }
   for (const std::string& line : notes.lines) std::printf("%s\n", line.c_str());
-  const std::string output =
-      options.output.empty() ? std::filesystem::path(options.directory) / "model.moem"
-                             : std::filesystem::path(options.output);
+  const std::string output = options.output.empty()
+                                 ? std::filesystem::path(options.directory) / "model.moem"
+                                 : std::filesystem::path(options.output);
   std::printf("%s: %u MoE layer%s (%u other%s), %llu tensor%s in %u file%s, %s\n", output.c_str(),
               result.num_layers, Plural(result.num_layers), result.num_skipped_layers,
               Plural(result.num_skipped_layers),

@@ -8,10 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
-
-#include <nlohmann/json.hpp>
 
 #include "cli/text.h"
 
@@ -211,8 +210,8 @@ Status ReadTensor(const std::string& path, const std::string& name, Tensor* out)
   tensor.name = name;
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  MOERT_CLI_TRY(ReadEntry(header[name], path + ":" + name, size - data_begin, &tensor, &offset,
-                          &bytes));
+  MOERT_CLI_TRY(
+      ReadEntry(header[name], path + ":" + name, size - data_begin, &tensor, &offset, &bytes));
   tensor.data.resize(bytes);
   MOERT_CLI_TRY(ReadAt(file, path, data_begin + offset, tensor.data.data(), bytes));
   *out = std::move(tensor);

@@ -30,11 +30,11 @@ class [[nodiscard]] Status {
 
 }  // namespace moert::cli
 
-#define MOERT_CLI_TRY(expression)                                                 \
-  do {                                                                            \
-    if (::moert::cli::Status try_status = (expression); !try_status.ok()) {       \
-      return try_status;                                                          \
-    }                                                                             \
+#define MOERT_CLI_TRY(expression)                                           \
+  do {                                                                      \
+    if (::moert::cli::Status try_status = (expression); !try_status.ok()) { \
+      return try_status;                                                    \
+    }                                                                       \
   } while (false)
 
 #endif  // MOERT_CLI_STATUS_H_

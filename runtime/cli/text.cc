@@ -23,18 +23,27 @@ const char* NameOf(std::span<const char* const> names, int32_t value) {
   return value >= 0 && static_cast<size_t>(value) < names.size() ? names[value] : "?";
 }
 
-constexpr const char* kRoles[] = {
-    "none",           "router",
-    "router_bias",    "selection_bias",
-    "router_input_scale", "expert_scale",
-    "expert_gate",    "expert_up",
-    "expert_gate_up", "expert_down",
-    "expert_gate_bias", "expert_up_bias",
-    "expert_gate_up_bias", "expert_down_bias",
-    "latent_in",      "latent_out",
-    "shared_gate",    "shared_up",
-    "shared_gate_up", "shared_down",
-    "shared_expert_gate"};
+constexpr const char* kRoles[] = {"none",
+                                  "router",
+                                  "router_bias",
+                                  "selection_bias",
+                                  "router_input_scale",
+                                  "expert_scale",
+                                  "expert_gate",
+                                  "expert_up",
+                                  "expert_gate_up",
+                                  "expert_down",
+                                  "expert_gate_bias",
+                                  "expert_up_bias",
+                                  "expert_gate_up_bias",
+                                  "expert_down_bias",
+                                  "latent_in",
+                                  "latent_out",
+                                  "shared_gate",
+                                  "shared_up",
+                                  "shared_gate_up",
+                                  "shared_down",
+                                  "shared_expert_gate"};
 constexpr const char* kScores[] = {"softmax", "sigmoid", "softmax_top_k", "sigmoid_top_k",
                                    "sparsemixer"};
 constexpr const char* kRenormalizes[] = {"none", "sum", "sum_epsilon", "sum_min", "p_norm"};
@@ -125,8 +134,7 @@ Status ParseIntegers(std::string_view what, std::string_view text, int64_t min, 
 }
 
 Status ParseComputeDtype(std::string_view what, std::string_view text, moert_dtype* out) {
-  for (const moert_dtype dtype :
-       {MOERT_DTYPE_FLOAT32, MOERT_DTYPE_BFLOAT16, MOERT_DTYPE_FLOAT16}) {
+  for (const moert_dtype dtype : {MOERT_DTYPE_FLOAT32, MOERT_DTYPE_BFLOAT16, MOERT_DTYPE_FLOAT16}) {
     if (text == ComputeDtypeName(dtype)) {
       *out = dtype;
       return Status();
