@@ -41,10 +41,10 @@ void ParseOptions(int argc, char** argv, Options* options) {
   app.add_option("--prompt", options->prompt, "Text to continue")
       ->check([](const std::string& text) { return text.empty() ? "is empty" : ""; });
   app.add_option("--tokens", options->tokens, "Bytes to generate (default 400)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--temperature", options->temperature,
                  "0: always the likeliest byte (default); 1: as the model says")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 100.0));
   app.add_option("--seed", options->seed, "Of the random choice, with a temperature");
   app.add_option("--device", options->device, "best (default), cpu, cuda:N or hip:N");
   app.add_option("--dtype", options->dtype, "MoE layers compute in f32 (default) or bf16")
