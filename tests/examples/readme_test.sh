@@ -20,6 +20,15 @@ grep -q '^moert pack' commands.sh
 bash -euo pipefail commands.sh
 [ -s output.safetensors ]
 
+# The family that it works out describes the example model as the built-in one does.
+model=examples/tiny-shakespeare-qwen2moe
+described() { moert inspect "$model/model.moem" --json | grep -v '"family":'; }
+described >built_in.json
+block json >my_moe.json
+moert pack "$model" --family my_moe.json
+moert inspect "$model/model.moem" --json | grep -q '"family": "my_moe"'
+described | diff built_in.json -
+
 block c >layer.c
 "$cc" -Wall -Wextra -Werror -I "$source_dir/include" layer.c -o layer -L "$library_dir" -lmoert
 printed=$(./layer)
