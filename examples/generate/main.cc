@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <map>
 #include <random>
@@ -23,7 +24,7 @@ namespace {
 
 struct Options {
   std::string model;
-  std::string prompt = "ROMEO:\n";
+  std::string prompt = "ROMEO:\nWhat light through yonder window breaks";
   std::string device = "best";
   std::string check;
   moert_dtype dtype = MOERT_DTYPE_FLOAT32;
@@ -40,10 +41,10 @@ void ParseOptions(int argc, char** argv, Options* options) {
   app.add_option("--prompt", options->prompt, "Text to continue")
       ->check([](const std::string& text) { return text.empty() ? "is empty" : ""; });
   app.add_option("--tokens", options->tokens, "Bytes to generate (default 400)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--temperature", options->temperature,
                  "0: always the likeliest byte (default); 1: as the model says")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 100.0));
   app.add_option("--seed", options->seed, "Of the random choice, with a temperature");
   app.add_option("--device", options->device, "best (default), cpu, cuda:N or hip:N");
   app.add_option("--dtype", options->dtype, "MoE layers compute in f32 (default) or bf16")
@@ -53,7 +54,7 @@ void ParseOptions(int argc, char** argv, Options* options) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error));
+    std::exit(app.exit(error) == 0 ? 0 : 1);
   }
 }
 

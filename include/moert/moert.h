@@ -583,7 +583,9 @@ typedef struct moert_pack_desc {
   uint32_t struct_size;
   uint32_t flags;          /**< moert_pack_flag_e. */
   const char* directory;   /**< Folder with config.json and the safetensors file or shards. */
-  const char* output;      /**< The manifest to write; NULL: directory/model.moem. */
+  const char* output;      /**< The manifest to write; NULL: directory/model.moem. Elsewhere than in
+                                or above `directory` it opens with base_dir, or the flag
+                                MOERT_MANIFEST_FLAG_PACKED_DIRECTORY. */
   const char* family_path; /**< A family description (JSON) to use; NULL: a built-in one. */
   moert_progress_fn progress; /**< May be NULL. */
   void* user_data;
@@ -636,7 +638,10 @@ typedef struct moert_file_source {
 /** Flags of moert_manifest_desc. */
 enum moert_manifest_flag_e {
   MOERT_MANIFEST_FLAG_FORBID_SYMLINKS = 1, /**< Refuse files reached through a symbolic link. */
-  MOERT_MANIFEST_FLAG_READ = 2             /**< Read files into memory instead of mapping them. */
+  MOERT_MANIFEST_FLAG_READ = 2,            /**< Read files into memory instead of mapping them. */
+  /** Without base_dir, trust the manifest with the choice of folder: one that was written elsewhere
+   *  than its checkpoint records where that lay. */
+  MOERT_MANIFEST_FLAG_PACKED_DIRECTORY = 4
 };
 
 /** Where a manifest comes from: `path`, or `data` and `size`. */

@@ -24,6 +24,9 @@ class Registry {
   Status OpenDevice(std::string_view id, const DeviceOptions& options, Owned<BackendDevice>* out);
 
  private:
+  // The first device after the CPU that opens, else the CPU.
+  Status OpenBest(const DeviceOptions& options, Owned<BackendDevice>* out);
+
   BackendContext context_;
   std::pmr::vector<Owned<Backend>> backends_;
 };

@@ -4,8 +4,10 @@
 namespace moert {
 
 void Handle::Destroy() const {
-  // The runtime owns the allocator that it lies in, so that is copied out first.
+  // The runtime owns the allocator that it lies in, so both that and its free_fn are moved out
+  // first.
   Allocator allocator = *allocator_;
+  const FreeCallback last_free = std::move(const_cast<Handle*>(this)->last_free_);
   const size_t size = size_, alignment = alignment_;
   void* block = dynamic_cast<void*>(const_cast<Handle*>(this));
   const_cast<Handle*>(this)->~Handle();

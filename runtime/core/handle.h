@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/allocator.h"
+#include "core/free_callback.h"
 
 namespace moert {
 
@@ -26,6 +27,8 @@ class Handle {
 
   // For the runtime, whose allocator is a member of its own.
   void set_allocator(Allocator& allocator) { allocator_ = &allocator; }
+  // Called when the handle's memory has been given back.
+  void set_last_free(FreeCallback free) { last_free_ = std::move(free); }
 
  private:
   template <class T, class... Args>
@@ -37,6 +40,7 @@ class Handle {
   Allocator* allocator_ = nullptr;
   size_t size_ = 0;
   size_t alignment_ = 0;
+  FreeCallback last_free_;
 };
 
 // Makes a handle with one reference. The allocator must outlive it (each handle holds its runtime).

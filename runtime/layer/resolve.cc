@@ -9,7 +9,7 @@
 #include "core/caller_struct.h"
 #include "core/checked_math.h"
 #include "core/dtype.h"
-#include "layer/roles.h"
+#include "backend/roles.h"
 
 namespace moert {
 namespace {

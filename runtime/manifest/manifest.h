@@ -33,7 +33,8 @@ class Manifest {
  public:
   virtual ~Manifest() = default;
 
-  // `desc` is complete (extended to the library's struct). Takes desc.files' free_fn in any case.
+  // `desc` and what it points to are complete (extended to the library's structs). desc.files is copied
+  // and must work as long as the manifest; its free_fn is the caller's to call.
   static Status Open(Allocator& allocator, const Logger& log, const moert_manifest_desc& desc,
                      Owned<Manifest>* out);
 

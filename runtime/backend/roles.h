@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each weight role is: its name, whether every expert has one, and its shape in terms of the
 // layer's widths. Manifests and layers check against this one table.
-#ifndef MOERT_LAYER_ROLES_H_
-#define MOERT_LAYER_ROLES_H_
+#ifndef MOERT_BACKEND_ROLES_H_
+#define MOERT_BACKEND_ROLES_H_
 
 #include <cstdint>
 
@@ -65,4 +65,4 @@ RoleOffence CheckRoles(const bool (&given)[kNumRoles], bool gated, bool has_late
 
 }  // namespace moert
 
-#endif  // MOERT_LAYER_ROLES_H_
+#endif  // MOERT_BACKEND_ROLES_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layer/roles.h"
+#include "backend/roles.h"
 
 #include <initializer_list>
 
