@@ -59,6 +59,7 @@ typedef struct moert_pack_kernel_args {
   int64_t padded_out, padded_in; /* zeros beyond out and in are written as far as this */
   int64_t first_out, first_in; /* where the piece begins in the whole */
   int64_t destination_stride;
+  const float* in_scale;       /* multiplies column i of the whole; null: 1 */
   int32_t group, first;        /* 8 and 0: plain rows; 16 and 0 or 8: interleaved by 8 */
   int32_t source_dtype, destination_dtype;
 } moert_pack_kernel_args;
@@ -98,6 +99,8 @@ typedef struct moert_linear_kernel_args {
   int32_t activation; /* -1: none; else moert_activation_kind */
   int32_t gated;
   float alpha, limit, up_offset, soft_cap; /* limit: infinity when none; soft_cap 0: none */
+  float product_scale; /* multiplies the product, before the bias */
+  int32_t reserved;
   const float* position_scale; /* multiplies the output of a position, after the bias; null: 1 */
   const float* row_scale;      /* multiplies the product of a dense row, before the bias; null: 1 */
   void* out;
@@ -120,7 +123,8 @@ typedef struct moert_down_sum_kernel_args {
   int64_t y_stride;
 } moert_down_sum_kernel_args;
 
-/* y[t] = sum over present slots of parts[position_of[t * top_k + s]] + scale[t] * addend[t] (+ y). */
+/* y[t] = sum over present slots of parts[position_of[t * top_k + s]] + scale[t] * addend[t] (+ y).
+ * position_of null: part t is token t's only one. */
 typedef struct moert_combine_kernel_args {
   const void* parts;
   const int32_t* position_of;
@@ -151,8 +155,9 @@ typedef struct moert_logits_kernel_args {
   int64_t width, x_stride, w_stride, logits_stride;
   int32_t tokens, num_experts;
   int32_t x_dtype, w_dtype, bias_dtype;
-  float soft_cap;
+  float soft_cap, product_scale;
   int32_t vectors; /* x and w rows may be read in 16-byte vectors */
+  int32_t reserved;
 } moert_logits_kernel_args;
 
 /* The choice of experts. Enums as in moert.h, defaults resolved. */

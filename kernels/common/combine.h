@@ -33,7 +33,7 @@ __device__ __forceinline__ void Combine(const moert_combine_kernel_args& args) {
       for (int64_t c = threadIdx.x * 8; c < done; c += blockDim.x * 8) {
         float sum[8] = {}, value[8];
         for (int s = 0; s < args.top_k; ++s) {
-          const int64_t position = positions[s];
+          const int64_t position = args.position_of != nullptr ? positions[s] : token;
           if (position < 0) continue;
           LoadEight(ElementAt(args.parts, args.parts_dtype, position * args.parts_stride + c),
                     args.parts_dtype, value);
@@ -57,7 +57,7 @@ __device__ __forceinline__ void Combine(const moert_combine_kernel_args& args) {
       float sum = 0.0f;
       if (c < args.width) {
         for (int s = 0; s < args.top_k; ++s) {
-          const int64_t position = positions[s];
+          const int64_t position = args.position_of != nullptr ? positions[s] : token;
           if (position < 0) continue;
           sum += LoadElement(args.parts, args.parts_dtype, position * args.parts_stride + c);
         }

@@ -52,8 +52,9 @@ __device__ __forceinline__ void Finish(const moert_linear_kernel_args& args,
                                        const moert_weight_entry& weight, int64_t o,
                                        int64_t position, float (&value)[kCount],
                                        float (&pair)[kCount]) {
-  if (args.row_scale != nullptr) {
-    const float scale = args.row_scale[position];
+  if (args.product_scale != 1.0f || args.row_scale != nullptr) {
+    const float scale =
+        args.row_scale != nullptr ? args.product_scale * args.row_scale[position] : args.product_scale;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) value[i] *= scale;
   }

@@ -46,6 +46,7 @@ __device__ __forceinline__ void Logits(const moert_logits_kernel_args& args) {
     float sum = BlockSum(sums[t], scratch);
     if (threadIdx.x != 0) continue;
     const int token = first + t;
+    sum *= args.product_scale;
     if (args.row_scale != nullptr) sum *= args.row_scale[token];
     if (args.bias != nullptr) sum += LoadElement(args.bias, args.bias_dtype, e);
     args.logits[token * args.logits_stride + e] = SoftCap(sum, args.soft_cap);

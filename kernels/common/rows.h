@@ -44,6 +44,7 @@ __device__ __forceinline__ void PackWeight(const moert_pack_kernel_args& args) {
       if (o < args.out && i < args.in) {
         value = LoadElement(args.source, args.source_dtype,
                             o * args.out_source_stride + i * args.in_source_stride);
+        if (args.in_scale != nullptr) value *= args.in_scale[args.first_in + i];
       }
       tile[in_contiguous ? r : threadIdx.x][in_contiguous ? threadIdx.x : r] = value;
     }

@@ -23,6 +23,7 @@ bool ParseId(std::string_view id, std::string_view* kind, uint32_t* ordinal) {
 Registry::Registry(const BackendContext& context)
     : context_(context), backends_(context.allocator) {
   backends_.push_back(MakeCpuBackend(context_));
+  backends_.push_back(MakeCudaBackend(context_));
 }
 
 void Registry::Add(Owned<Backend> backend) { backends_.push_back(std::move(backend)); }

@@ -33,6 +33,8 @@ class Registry {
 
 // Makers of the built-in backends.
 Owned<Backend> MakeCpuBackend(const BackendContext& context);
+// `library` names the driver; null: the system's.
+Owned<Backend> MakeCudaBackend(const BackendContext& context, const char* library = nullptr);
 
 }  // namespace moert
 
