@@ -38,7 +38,19 @@ const BuiltInFamily* FindByName(std::string_view name) {
   return found != end ? found : nullptr;
 }
 
-// Lays the description over the one that it extends (JSON merge patch), as often as there is one.
+// Lays a description over the one that it extends: a section's members replace those of the same
+// name, whole; what is not a section is replaced.
+void Overlay(const Json& over, Json* base) {
+  for (const auto& [name, value] : over.items()) {
+    Json& at = (*base)[name];
+    if (at.is_object() && value.is_object()) {
+      at.update(value);
+    } else {
+      at = value;
+    }
+  }
+}
+
 Status Extend(const std::string& file, Json* json) {
   for (int depth = 0; json->contains("extends"); ++depth) {
     const Json parent_name = (*json)["extends"];
@@ -53,7 +65,7 @@ Status Extend(const std::string& file, Json* json) {
     base.erase("model_types");
     base.erase("name");
     json->erase("extends");
-    base.merge_patch(*json);
+    Overlay(*json, &base);
     *json = std::move(base);
   }
   return Status();

@@ -42,8 +42,8 @@ struct Value {
   std::vector<Value> times;          // one factor, or none
   std::vector<ValueCase> cases;
 
-  Value() : fallback(Json::value_t::discarded), if_null(Json::value_t::discarded) {}
-  explicit Value(Json literal_value) : Value() { literal = std::move(literal_value); }
+  Value();
+  explicit Value(Json literal_value);
 };
 
 struct Condition {
@@ -74,6 +74,10 @@ struct ValueCase {
   Condition condition;
   Value value;
 };
+
+// Where ValueCase is complete, as std::vector needs it.
+inline Value::Value() : fallback(Json::value_t::discarded), if_null(Json::value_t::discarded) {}
+inline Value::Value(Json literal_value) : Value() { literal = std::move(literal_value); }
 
 // `where` names the place for messages: "mine.json: routing.score".
 Status ParseValue(const Json& json, const std::string& where, Value* out);
