@@ -11,7 +11,7 @@ import sys
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int32, c_int64, c_uint32, c_uint64
 from ctypes import c_void_p, sizeof
 
-FLOAT32, INT32 = 1, 10  # moert_dtype
+FLOAT32, INT32 = 1, 9  # moert_dtype
 
 
 class Sized(ctypes.Structure):

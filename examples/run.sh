@@ -28,6 +28,6 @@ build() {
 }
 
 step 'Installing the packages that are missing' ./tests/install_packages.sh build
-step 'Building moert, which takes a minute or two the first time' build
+step 'Building moert (a minute or two the first time)' build
 step 'Packing the model' build/bin/moert pack "$model"
 build/examples/generate "$model" "$@"

@@ -6,10 +6,12 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/checked_math.h"
 #include "manifest/files.h"
+#include "manifest/names.h"
 #include "manifest/safetensors.h"
 
 namespace moert {
@@ -196,8 +198,8 @@ class Checker {
   }
 
   Status CheckSizeRanges(const schema::Layer& layer) {
-    // Sizes beyond this could not be multiplied in 63 bits.
-    constexpr int64_t kMax = int64_t{1} << 40;
+    // Two widths and an element size multiply within 63 bits.
+    constexpr int64_t kMax = int64_t{1} << 30;
     const struct {
       const char* field;
       int64_t value;
@@ -208,7 +210,7 @@ class Checker {
                  {"shared_intermediate", layer.shared_intermediate(), 0}};
     for (const auto& size : sizes) {
       if (size.value < size.least || size.value > kMax) {
-        return BadField(size.field, static_cast<double>(size.value), "1 to 2^40 (0: none)");
+        return BadField(size.field, static_cast<double>(size.value), "1 to 2^30 (0: none)");
       }
     }
     return Status();
@@ -266,64 +268,31 @@ class Checker {
                          model_layer_, layer.weights()->size(), kNumRoles - 1);
     }
     bool has[kNumRoles] = {};
-    const LayerSizes sizes = SizesOf(layer);
+    const Widths widths = WidthsOf(layer);
     for (const schema::Weight* weight : *layer.weights()) {
       const moert_role role = static_cast<moert_role>(weight->role());
-      if (kRoleNames.Name(role) == nullptr) {
+      if (FindRole(role) == nullptr) {
         return CorruptData(MOERT_CORRUPTION_DTYPE, "layer %d: role %d is not known", model_layer_,
                            role);
       }
       if (has[role]) return BadRole(role, "stands twice");
       has[role] = true;
-      MOERT_RETURN_IF_ERROR(CheckWeight(*weight, role, sizes));
+      MOERT_RETURN_IF_ERROR(CheckWeight(*weight, role, widths));
     }
     return CheckComplete(layer, has);
   }
 
-  Status Require(const bool* has, moert_role role, bool wanted) const {
-    if (has[role] == wanted) return Status();
-    return BadRole(role, wanted ? "is missing" : "does not belong to such a layer");
+  Status CheckComplete(const schema::Layer& layer, const bool (&has)[kNumRoles]) const {
+    const schema::Activation& shared =
+        layer.shared_activation() != nullptr ? *layer.shared_activation() : *layer.activation();
+    if (!has[MOERT_ROLE_ROUTER]) return BadRole(MOERT_ROLE_ROUTER, "is missing");
+    const RoleOffence offence =
+        CheckRoles(has, !layer.activation()->ungated(), layer.latent() != 0,
+                   layer.shared_intermediate() != 0, !shared.ungated());
+    return offence.what == nullptr ? Status() : BadRole(offence.role, offence.what);
   }
 
-  // Gate and up: packed, or apart, or up alone when ungated.
-  Status RequireGateUp(const bool* has, moert_role gate, moert_role up, moert_role packed,
-                       bool ungated) const {
-    const bool use_packed = has[packed] && !ungated;
-    MOERT_RETURN_IF_ERROR(Require(has, packed, use_packed));
-    MOERT_RETURN_IF_ERROR(Require(has, gate, !use_packed && !ungated));
-    return Require(has, up, !use_packed);
-  }
-
-  Status CheckComplete(const schema::Layer& layer, const bool* has) const {
-    MOERT_RETURN_IF_ERROR(Require(has, MOERT_ROLE_ROUTER, true));
-    MOERT_RETURN_IF_ERROR(Require(has, MOERT_ROLE_EXPERT_DOWN, true));
-    MOERT_RETURN_IF_ERROR(RequireGateUp(has, MOERT_ROLE_EXPERT_GATE, MOERT_ROLE_EXPERT_UP,
-                                        MOERT_ROLE_EXPERT_GATE_UP, layer.activation()->ungated()));
-    if (has[MOERT_ROLE_EXPERT_GATE_BIAS] || has[MOERT_ROLE_EXPERT_UP_BIAS] ||
-        has[MOERT_ROLE_EXPERT_GATE_UP_BIAS]) {
-      MOERT_RETURN_IF_ERROR(RequireGateUp(has, MOERT_ROLE_EXPERT_GATE_BIAS,
-                                          MOERT_ROLE_EXPERT_UP_BIAS, MOERT_ROLE_EXPERT_GATE_UP_BIAS,
-                                          layer.activation()->ungated()));
-    }
-    for (const moert_role role : {MOERT_ROLE_LATENT_IN, MOERT_ROLE_LATENT_OUT}) {
-      MOERT_RETURN_IF_ERROR(Require(has, role, layer.latent() != 0));
-    }
-    const bool shared = layer.shared_intermediate() != 0;
-    MOERT_RETURN_IF_ERROR(Require(has, MOERT_ROLE_SHARED_DOWN, shared));
-    if (shared) {
-      const schema::Activation& activation =
-          layer.shared_activation() != nullptr ? *layer.shared_activation() : *layer.activation();
-      return RequireGateUp(has, MOERT_ROLE_SHARED_GATE, MOERT_ROLE_SHARED_UP,
-                           MOERT_ROLE_SHARED_GATE_UP, activation.ungated());
-    }
-    for (const moert_role role : {MOERT_ROLE_SHARED_GATE, MOERT_ROLE_SHARED_UP,
-                                  MOERT_ROLE_SHARED_GATE_UP, MOERT_ROLE_SHARED_EXPERT_GATE}) {
-      MOERT_RETURN_IF_ERROR(Require(has, role, false));
-    }
-    return Status();
-  }
-
-  Status CheckWeight(const schema::Weight& weight, moert_role role, const LayerSizes& sizes) {
+  Status CheckWeight(const schema::Weight& weight, moert_role role, const Widths& widths) {
     MOERT_RETURN_IF_ERROR(
         CheckEnum("orientation", static_cast<int>(weight.orientation()), kOrientationNames));
     MOERT_RETURN_IF_ERROR(CheckEnum("packing", static_cast<int>(weight.packing()), kPackingNames));
@@ -331,9 +300,10 @@ class Checker {
       return CorruptData(MOERT_CORRUPTION_DTYPE, "layer %d: weight %s: dtype %d is not known",
                          model_layer_, RoleName(role), static_cast<int>(weight.dtype()));
     }
-    int64_t rows = 0, cols = 0;
-    if (!RoleShape(role, sizes, static_cast<moert_orientation>(weight.orientation()), &rows, &cols) ||
-        rows != weight.rows() || cols != weight.cols()) {
+    const Role& info = *FindRole(role);
+    int64_t rows = widths.Get(info.rows), cols = widths.Get(info.cols);
+    if (weight.orientation() == schema::Orientation::InOut) std::swap(rows, cols);
+    if (rows != weight.rows() || cols != weight.cols()) {
       return CorruptData(MOERT_CORRUPTION_ROLES,
                          "layer %d: weight %s is [%lld, %lld]; the layer needs [%lld, %lld]",
                          model_layer_, RoleName(role), static_cast<long long>(weight.rows()),
@@ -341,13 +311,13 @@ class Checker {
                          static_cast<long long>(cols));
     }
     const uint32_t count = weight.tensors()->size();
-    const bool per_expert = RoleIsPerExpert(role);
-    if (count != 1 && (!per_expert || count != static_cast<uint32_t>(sizes.experts))) {
+    const bool per_expert = info.per_expert;
+    if (count != 1 && (!per_expert || count != static_cast<uint32_t>(widths.experts))) {
       return CorruptData(MOERT_CORRUPTION_ROLES, "layer %d: weight %s has %u tensors; accepted is 1%s",
                          model_layer_, RoleName(role), count,
                          per_expert ? " or one an expert" : "");
     }
-    const int64_t matrices = per_expert && count == 1 ? sizes.experts : 1;
+    const int64_t matrices = per_expert && count == 1 ? widths.experts : 1;
     MOERT_RETURN_IF_ERROR(CheckIndices(role, *weight.tensors()));
     for (const uint32_t index : *weight.tensors()) {
       const schema::Tensor& tensor = *manifest_.tensors()->Get(index);
@@ -488,7 +458,7 @@ class Checker {
 
 }  // namespace
 
-LayerSizes SizesOf(const schema::Layer& layer) {
+Widths WidthsOf(const schema::Layer& layer) {
   return {layer.routing()->num_experts(), layer.hidden(), layer.intermediate(), layer.latent(),
           layer.shared_intermediate()};
 }

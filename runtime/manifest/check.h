@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
+#include "backend/roles.h"
 #include "core/status.h"
-#include "manifest/roles.h"
 #include "manifest_generated.h"
 
 namespace moert {
@@ -19,7 +19,7 @@ constexpr uint64_t kMaxManifestBytes = (uint64_t{1} << 31) - 1;
 // with its code, naming the tensor, file, layer or field.
 Status CheckManifest(const void* data, uint64_t size, const schema::Manifest** out);
 
-LayerSizes SizesOf(const schema::Layer& layer);
+Widths WidthsOf(const schema::Layer& layer);
 
 }  // namespace moert
 

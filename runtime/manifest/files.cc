@@ -205,15 +205,11 @@ Status DiskFiles::Open(const std::string& path, Owned<File>* out) const {
   return Status();
 }
 
-HostFiles::HostFiles(Allocator& allocator, const moert_file_source& source)
-    : allocator_(allocator), source_(source), prefix_(&allocator) {}
-
-HostFiles::~HostFiles() {
-  if (source_.free_fn != nullptr) source_.free_fn(source_.user_data);
-}
+HostFiles::HostFiles(Allocator& allocator, const moert_file_source& source, std::string_view folder)
+    : allocator_(allocator), source_(source), folder_(folder, &allocator) {}
 
 Status HostFiles::Open(const std::string& path, Owned<File>* out) const {
-  const std::string full = JoinPath(prefix_, path);
+  const std::string full = JoinPath(folder_, path);
   void* file = nullptr;
   uint64_t size = 0;
   const int32_t code = source_.open(source_.user_data, full.c_str(), &file, &size);

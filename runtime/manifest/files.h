@@ -59,18 +59,16 @@ class DiskFiles final : public FileSystem {
   bool forbid_symlinks_;
 };
 
-// The host's files; owns source.free_fn. A prefix that is set stands before every path.
+// The host's files, with `folder` before every path. The api owns source.free_fn.
 class HostFiles final : public FileSystem {
  public:
-  HostFiles(Allocator& allocator, const moert_file_source& source);
-  ~HostFiles() override;
-  void set_prefix(std::string_view prefix) { prefix_ = prefix; }
+  HostFiles(Allocator& allocator, const moert_file_source& source, std::string_view folder);
   Status Open(const std::string& path, Owned<File>* out) const override;
 
  private:
   Allocator& allocator_;
   moert_file_source source_;
-  std::pmr::string prefix_;
+  std::pmr::string folder_;
 };
 
 // Reads a whole file of at most `limit` bytes; larger is CORRUPT_DATA / HEADER_LENGTH.

@@ -7,12 +7,12 @@
 #include <mutex>
 #include <string>
 
-#include "core/checked_math.h"
+#include "backend/roles.h"
 #include "core/dtype.h"
 #include "manifest/check.h"
 #include "manifest/files.h"
 #include "manifest/hash.h"
-#include "manifest/roles.h"
+#include "manifest/names.h"
 #include "manifest/safetensors.h"
 #include "manifest_generated.h"
 
@@ -251,7 +251,9 @@ class OpenManifest final : public Manifest {
     moert_dtype widest = MOERT_DTYPE_NONE;
     for (const schema::Weight* weight : *layer.weights()) {
       const auto dtype = static_cast<moert_dtype>(weight->dtype());
-      if (!RoleIsMatrix(static_cast<moert_role>(weight->role())) || !IsComputeDtype(dtype)) continue;
+      if (!FindRole(static_cast<moert_role>(weight->role()))->is_widened || !IsComputeDtype(dtype)) {
+        continue;
+      }
       widest = widest == MOERT_DTYPE_NONE || widest == dtype ? dtype : MOERT_DTYPE_FLOAT32;
     }
     return widest != MOERT_DTYPE_NONE ? widest : MOERT_DTYPE_BFLOAT16;
@@ -321,7 +323,7 @@ Status OpenManifest::Layer(uint32_t index, std::span<const int32_t> local_expert
                                                  : local_experts.size();
   size_t num_lists = 0;
   for (const schema::Weight* weight : *layer.weights()) {
-    num_lists += RoleIsPerExpert(static_cast<moert_role>(weight->role()));
+    num_lists += FindRole(static_cast<moert_role>(weight->role()))->per_expert;
   }
   out->weights.assign(layer.weights()->size(), MOERT_WEIGHT_INIT);
   out->experts.clear();
@@ -374,7 +376,7 @@ Status OpenManifest::FillWeight(const schema::Layer& layer, const schema::Weight
   out->cols = weight.cols();
   const uint32_t count = weight.tensors()->size();
   if (count == 1) MOERT_RETURN_IF_ERROR(TensorData(weight.tensors()->Get(0), &out->data));
-  if (!RoleIsPerExpert(role) || (count == 1 && local_experts.empty())) return Status();
+  if (!FindRole(role)->per_expert || (count == 1 && local_experts.empty())) return Status();
 
   const size_t begin = experts->size();
   const size_t num_local = local_experts.empty() ? count : local_experts.size();
@@ -453,36 +455,6 @@ Status OpenManifest::Verify(moert_progress_fn progress, void* user_data) const {
   return Status();
 }
 
-Status CheckDesc(const moert_manifest_desc& desc) {
-  constexpr uint32_t kFlags = MOERT_MANIFEST_FLAG_FORBID_SYMLINKS | MOERT_MANIFEST_FLAG_READ |
-                              MOERT_MANIFEST_FLAG_PACKED_DIRECTORY;
-  if ((desc.flags & ~kFlags) != 0) {
-    return InvalidArgument("flags 0x%x; known are 0x%x", desc.flags, kFlags);
-  }
-  if ((desc.path == nullptr) == (desc.data == nullptr)) {
-    return InvalidArgument("exactly one of path and data must be given");
-  }
-  if (desc.files != nullptr && (desc.files->open == nullptr || desc.files->read == nullptr ||
-                                desc.files->close == nullptr)) {
-    return InvalidArgument("files: open, read and close must all be given");
-  }
-  if (desc.data != nullptr && desc.base_dir == nullptr && desc.files == nullptr &&
-      (desc.flags & MOERT_MANIFEST_FLAG_PACKED_DIRECTORY) == 0) {
-    return InvalidArgument("base_dir is NULL, and a manifest in memory has no folder of its own");
-  }
-  return Status();
-}
-
-// Takes source.free_fn, also when there is no memory.
-Owned<HostFiles> MakeHostFiles(Allocator& allocator, const moert_file_source& source) {
-  try {
-    return MakeOwned<HostFiles>(allocator, allocator, source);
-  } catch (...) {
-    if (source.free_fn != nullptr) source.free_fn(source.user_data);
-    throw;
-  }
-}
-
 // The folder that the files lie in.
 std::string BaseFolder(const moert_manifest_desc& desc, const schema::Manifest& manifest) {
   if (desc.base_dir != nullptr) return desc.base_dir;
@@ -497,15 +469,16 @@ std::string BaseFolder(const moert_manifest_desc& desc, const schema::Manifest& 
 
 Status Manifest::Open(Allocator& allocator, const Logger& log, const moert_manifest_desc& desc,
                       Owned<Manifest>* out) {
-  Owned<HostFiles> host;
-  if (desc.files != nullptr) host = MakeHostFiles(allocator, *desc.files);
-  MOERT_RETURN_IF_ERROR(CheckDesc(desc));
+  if (desc.data != nullptr && desc.base_dir == nullptr && desc.files == nullptr &&
+      (desc.flags & MOERT_MANIFEST_FLAG_PACKED_DIRECTORY) == 0) {
+    return InvalidArgument("base_dir is NULL, and a manifest in memory has no folder of its own");
+  }
   Owned<OpenManifest> manifest = MakeOwned<OpenManifest>(allocator, allocator);
   Owned<FileSystem> source;
-  if (host != nullptr) {
-    MOERT_RETURN_IF_ERROR(manifest->Load(desc, *host));
-    if (desc.base_dir != nullptr) host->set_prefix(desc.base_dir);
-    source = std::move(host);
+  if (desc.files != nullptr) {
+    MOERT_RETURN_IF_ERROR(manifest->Load(desc, HostFiles(allocator, *desc.files, "")));
+    source = MakeOwned<HostFiles>(allocator, allocator, *desc.files,
+                                  desc.base_dir != nullptr ? desc.base_dir : "");
   } else {
     MOERT_RETURN_IF_ERROR(manifest->Load(desc, DiskFiles(allocator, "", false)));
     source = MakeOwned<DiskFiles>(allocator, allocator, BaseFolder(desc, manifest->root()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where memory comes from: forward calls take none, everything else comes from the host's allocator,
-// goes back to it, and may be refused at any point.
+// Where memory comes from: forward calls take none, everything else comes from the host's
+// allocator, goes back to it, and may be refused at any point.
 #include "support/allocations.h"
 #include "support/layers.h"
 

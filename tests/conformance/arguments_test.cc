@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad input: each call refuses it with a status and a message that names the value, and leaves outputs
-// as they were.
+// Bad input: each call refuses it with a status and a message that names the value, and leaves
+// outputs as they were.
 #include <cstring>
 #include <limits>
 
@@ -438,8 +438,8 @@ TEST_CASE("layers whose weights do not fit them are refused, each naming the rol
       {MOERT_ROLE_ROUTER, [](LayerSource* s, moert_weight*) { s->desc.latent = 3; }, "LATENT"},
       {MOERT_ROLE_ROUTER, [](LayerSource* s, moert_weight*) { s->desc.hidden = 0; }, "hidden is 0"},
       {MOERT_ROLE_ROUTER, [](LayerSource* s, moert_weight*) { s->desc.intermediate = -6; }, "-6"},
-      {MOERT_ROLE_ROUTER,
-       [](LayerSource* s, moert_weight*) { s->desc.hidden = int64_t{1} << 62; }, "hidden"},
+      {MOERT_ROLE_ROUTER, [](LayerSource* s, moert_weight*) { s->desc.hidden = int64_t{1} << 62; },
+       "hidden"},
       {MOERT_ROLE_ROUTER, [](LayerSource* s, moert_weight*) { s->desc.dtype = MOERT_DTYPE_INT8; },
        "I8"},
       {MOERT_ROLE_ROUTER, [](LayerSource* s, moert_weight*) { s->desc.weight_application = 2; },
@@ -507,7 +507,9 @@ TEST_CASE("local experts must be distinct ids in range") {
   struct Case {
     std::vector<int32_t> ids;
     const char* text;
-  } cases[] = {{{0, 1, 1}, "1 is there twice"}, {{0, 4}, "4"}, {{-1}, "-1"},
+  } cases[] = {{{0, 1, 1}, "1 is there twice"},
+               {{0, 4}, "4"},
+               {{-1}, "-1"},
                {{0, 1, 2, 3, 0}, "num_local_experts 5"}};
   ForEachDevice([&](Device& device) {
     for (const Case& c : cases) {

@@ -64,7 +64,8 @@ enum class Place { kSeparate, kOverX, kOverAcc, kAccAbsent };
 void RunGate(Rng& rng, Device& device, moert_gate_kind kind, moert_dtype dtype, Place place) {
   const int64_t tokens = rng.Pick<int64_t>({0, 1, 2, 5, 33});
   const int64_t width = rng.Pick<int64_t>({1, 3, 16, 31, 64, 65, 257});
-  const int64_t linear = kind == MOERT_GATE_KIND_ADD_LINEAR ? rng.Pick<int64_t>({1, 7, 64, 131}) : 0;
+  const int64_t linear =
+      kind == MOERT_GATE_KIND_ADD_LINEAR ? rng.Pick<int64_t>({1, 7, 64, 131}) : 0;
   CAPTURE(tokens);
   CAPTURE(width);
   CAPTURE(linear);
@@ -109,7 +110,7 @@ TEST_CASE("gate ops equal the formula, out of place, over x, over acc and with a
     Rng rng;
     CAPTURE(rng.seed);
     for (moert_dtype dtype : {MOERT_DTYPE_FLOAT32, MOERT_DTYPE_BFLOAT16, MOERT_DTYPE_FLOAT16}) {
-      CAPTURE(moert_dtype_name(dtype));
+      INFO("dtype ", moert_dtype_name(dtype));
       for (moert_gate_kind kind : kKinds) {
         CAPTURE(kind);
         ForEachDevice([&](Device& device) {

@@ -61,7 +61,7 @@ struct Sample {
 
 TEST_CASE("layers with random knobs, sizes and layouts equal the float64 reference") {
   for (moert_dtype dtype : kDtypes) {
-    CAPTURE(moert_dtype_name(dtype));
+    INFO("dtype ", moert_dtype_name(dtype));
     const int rounds = Scaled(100);
     for (int round = 0; round < rounds; ++round) {
       Rng rng;
@@ -102,7 +102,8 @@ TEST_CASE("the weights that are read back, given as routing, make the same y") {
   Rng rng;
   CAPTURE(rng.seed);
   for (moert_dtype dtype : kDtypes) {
-    const Sample sample(rng, dtype, {.experts = 7, .top_k = 3, .hidden = 33, .intermediate = 17}, 19);
+    const Sample sample(rng, dtype, {.experts = 7, .top_k = 3, .hidden = 33, .intermediate = 17},
+                        19);
     ForEachDevice([&](Device& device) {
       const Layer layer = sample.On(device);
       const auto routed = RunForward(device, layer, sample.layer, sample.input);
@@ -136,7 +137,8 @@ TEST_CASE("a layer without a router runs on given routing and says what it lacks
   });
 }
 
-TEST_CASE("an expert id out of range is reported by the stream, adds nothing, and the rest is right") {
+TEST_CASE(
+    "an expert id out of range is reported by the stream, adds nothing, and the rest is right") {
   Rng rng;
   CAPTURE(rng.seed);
   for (moert_dtype dtype : kDtypes) {

@@ -84,8 +84,8 @@ TEST_CASE("work on another stream waits for an event") {
         call.Enqueue();
         CHECK_OK(moert_event_record(event, call.stream, &error));
         CHECK_OK(moert_stream_wait_event(reader, event, &error));
-        CHECK_OK(moert_stream_copy(reader, copy.view()->data, call.y.view()->data, 65 * 40 * 4,
-                                   &error));
+        CHECK_OK(
+            moert_stream_copy(reader, copy.view()->data, call.y.view()->data, 65 * 40 * 4, &error));
         CHECK_OK(moert_stream_synchronize(reader, &error));
         REQUIRE(copy.Get().v == call.want.v);
       }

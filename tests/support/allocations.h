@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watching and refusing allocations: a host allocator that counts, and a count of every call of malloc
-// and its kin in the process.
+// Watching and refusing allocations: a host allocator that counts, and a count of every call of
+// malloc and its kin in the process.
 #ifndef MOERT_TESTS_SUPPORT_ALLOCATIONS_H_
 #define MOERT_TESTS_SUPPORT_ALLOCATIONS_H_
 
@@ -44,8 +44,8 @@ class CountingAllocator {
   std::atomic<int> freed_{0};
 };
 
-// Calls of malloc, calloc, realloc, aligned_alloc, posix_memalign and memalign in this process so far
-// (operator new calls them). Always 0 under sanitizers, which have a malloc of their own.
+// Calls of malloc, calloc, realloc, aligned_alloc, posix_memalign and memalign in this process so
+// far (operator new calls them). Always 0 under sanitizers, which have a malloc of their own.
 uint64_t HeapAllocations();
 bool CountsHeapAllocations();
 

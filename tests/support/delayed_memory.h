@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the delayed test device: two ranges of address space of equal size, of which the one whose
-// addresses the library sees is never accessible, and the other holds the bytes.
+// Memory of the delayed test device: two ranges of address space of equal size, of which the one
+// whose addresses the library sees is never accessible, and the other holds the bytes.
 #ifndef MOERT_TESTS_SUPPORT_DELAYED_MEMORY_H_
 #define MOERT_TESTS_SUPPORT_DELAYED_MEMORY_H_
 

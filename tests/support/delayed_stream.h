@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events of the delayed test device: a thread for each stream takes tasks in order and lets
-// some time pass before each, so that nobody can rely on work being done when a call returns.
+// Streams and events of the delayed test device: a thread for each stream takes tasks in order and
+// lets some time pass before each, so that nobody can rely on work being done when a call returns.
 #ifndef MOERT_TESTS_SUPPORT_DELAYED_STREAM_H_
 #define MOERT_TESTS_SUPPORT_DELAYED_STREAM_H_
 

@@ -97,8 +97,7 @@ std::vector<uint8_t> DeviceBuffer::Download() const {
 
 bool DeviceBuffer::GuardsIntact() const {
   std::vector<uint8_t> image(bytes_ + 2 * kGuard);
-  REQUIRE_OK(
-      moert_stream_copy(device_->stream, image.data(), block_.get(), image.size(), &error));
+  REQUIRE_OK(moert_stream_copy(device_->stream, image.data(), block_.get(), image.size(), &error));
   device_->Synchronize();
   for (uint64_t i = 0; i < kGuard; ++i) {
     if (image[i] != kPoison || image[image.size() - 1 - i] != kPoison) return false;
@@ -129,8 +128,7 @@ MatrixBuffer::MatrixBuffer(Device& device, const Ints& values, int64_t cols, Spa
 }
 
 uint8_t* MatrixBuffer::ElementOf(std::vector<uint8_t>& image, int64_t row, int64_t col) const {
-  return image.data() +
-         (spacing_.offset + row * view_.row_stride + col) * DtypeBytes(view_.dtype);
+  return image.data() + (spacing_.offset + row * view_.row_stride + col) * DtypeBytes(view_.dtype);
 }
 
 void MatrixBuffer::Write(const std::function<void(int64_t, int64_t, void*)>& encode) {

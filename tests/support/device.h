@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices that the conformance suite runs on, and their memory, all through the C ABI: MOERT_TEST_DEVICES
-// names them ("cpu,test:0" unless set). Buffers have guard bytes around them and between rows, and
-// poison where nothing was written.
+// The devices that the conformance suite runs on, and their memory, all through the C ABI:
+// MOERT_TEST_DEVICES names them ("cpu,test:0" unless set). Buffers have guard bytes around them and
+// between rows, and poison where nothing was written.
 #ifndef MOERT_TESTS_SUPPORT_DEVICE_H_
 #define MOERT_TESTS_SUPPORT_DEVICE_H_
 
+#define DOCTEST_CONFIG_TREAT_CHAR_STAR_AS_STRING
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -25,25 +26,26 @@ struct Error : moert_error {
 };
 
 // `call` ends in an `error` argument of that name: CHECK_OK(moert_x(..., &error)).
-#define MOERT_TEST_OK(assertion, call)                            \
-  do {                                                            \
-    ::moert::test::Error error;                                   \
-    const moert_status status_ = (call);                          \
+#define MOERT_TEST_OK(assertion, call)                                  \
+  do {                                                                  \
+    ::moert::test::Error error;                                         \
+    const moert_status status_ = (call);                                \
     INFO(#call, ": ", moert_status_name(status_), ": ", error.message); \
-    assertion(status_ == MOERT_STATUS_OK);                        \
+    assertion(status_ == MOERT_STATUS_OK);                              \
   } while (false)
 #define CHECK_OK(call) MOERT_TEST_OK(CHECK, call)
 #define REQUIRE_OK(call) MOERT_TEST_OK(REQUIRE, call)
 
 // The call fails with that status and a message that has `text` in it.
-#define CHECK_REFUSED(call, wanted, text)                                                     \
-  do {                                                                                        \
-    ::moert::test::Error error;                                                               \
-    const moert_status status_ = (call);                                                      \
-    INFO(#call, ": ", moert_status_name(status_), ": ", error.message, " (wanted \"", text, "\")"); \
-    CHECK(status_ == (wanted));                                                               \
-    CHECK(error.code == (wanted));                                                            \
-    CHECK(error.Says(text));                                                                  \
+#define CHECK_REFUSED(call, wanted, text)                                                   \
+  do {                                                                                      \
+    ::moert::test::Error error;                                                             \
+    const moert_status status_ = (call);                                                    \
+    INFO(#call, ": ", moert_status_name(status_), ": ", error.message, " (wanted \"", text, \
+         "\")");                                                                            \
+    CHECK(status_ == (wanted));                                                             \
+    CHECK(error.code == (wanted));                                                          \
+    CHECK(error.Says(text));                                                                \
   } while (false)
 
 // Owns one reference of any handle.
@@ -97,7 +99,8 @@ struct Device {
   Stream stream;
 };
 
-// Thrown by a test that a device cannot run: the reason is printed and the next device gets its turn.
+// Thrown by a test that a device cannot run: the reason is printed and the next device gets its
+// turn.
 struct Skip {
   std::string reason;
 };
@@ -112,7 +115,9 @@ class DeviceBuffer {
 
   DeviceBuffer() = default;
   DeviceBuffer(Device& device, uint64_t bytes);
-  void* data() const { return bytes_ == 0 ? nullptr : static_cast<uint8_t*>(block_.get()) + kGuard; }
+  void* data() const {
+    return bytes_ == 0 ? nullptr : static_cast<uint8_t*>(block_.get()) + kGuard;
+  }
   uint64_t size() const { return bytes_; }
   void Upload(const void* source, uint64_t bytes);
   std::vector<uint8_t> Download() const;
@@ -158,7 +163,9 @@ class MatrixBuffer {
 };
 
 // A workspace of exactly that size.
-inline DeviceBuffer Workspace(Device& device, uint64_t bytes) { return DeviceBuffer(device, bytes); }
+inline DeviceBuffer Workspace(Device& device, uint64_t bytes) {
+  return DeviceBuffer(device, bytes);
+}
 
 }  // namespace moert::test
 

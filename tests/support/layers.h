@@ -70,7 +70,8 @@ Layer MakeLayer(Device& device, const RefLayer& layer, const WeightStyle& style 
 Router MakeRouter(Device& device, const RefRouter& router, moert_dtype dtype, int64_t hidden,
                   const WeightStyle& style = {});
 
-// A layer with random weights for the given shape, rounded to the style's dtypes; gated SiLU, softmax.
+// A layer with random weights for the given shape, rounded to the style's dtypes; gated SiLU,
+// softmax.
 struct Shape {
   int32_t experts = 8;
   int32_t top_k = 2;
@@ -79,8 +80,10 @@ struct Shape {
   int64_t shared = 0;
   int64_t latent = 0;
 };
-RefLayer RandomLayer(Rng& rng, const Shape& shape, moert_dtype dtype, const WeightStyle& style = {});
-RefExpert RandomExpert(Rng& rng, int64_t width, int64_t intermediate, bool gated, moert_dtype dtype);
+RefLayer RandomLayer(Rng& rng, const Shape& shape, moert_dtype dtype,
+                     const WeightStyle& style = {});
+RefExpert RandomExpert(Rng& rng, int64_t width, int64_t intermediate, bool gated,
+                       moert_dtype dtype);
 // Every knob and layout at random; sizes are odd more often than not.
 RefLayer RandomAnyLayer(Rng& rng, moert_dtype dtype, WeightStyle* style);
 moert_routing RandomRouting(Rng& rng);
@@ -96,7 +99,7 @@ struct ForwardInput {
   Mat weights;   // with `given`
   Mat y_before;  // not empty: accumulate into this
   bool skip_shared = false;
-  bool read_back = true;  // ask for ids, weights, logits and counts
+  bool read_back = true;     // ask for ids, weights, logits and counts
   bool own_scratch = false;  // no workspace: the stream's scratch, reserved first
   Spacing spacing;           // of every matrix
 };
@@ -107,8 +110,8 @@ struct ForwardOutput {
   Mat weights, logits;
 };
 
-// Runs the call with a workspace of exactly the size asked for, waits, and checks every guard. `status`
-// gets what the stream reports; without it, that must be OK.
+// Runs the call with a workspace of exactly the size asked for, waits, and checks every guard.
+// `status` gets what the stream reports; without it, that must be OK.
 ForwardOutput RunForward(Device& device, const moert_layer* layer, const RefLayer& reference,
                          const ForwardInput& input, moert_status* status = nullptr,
                          moert_stream* stream = nullptr);

@@ -24,13 +24,15 @@ Format FormatOf(moert_dtype dtype) {
 uint16_t EncodeHalf(Format format, double value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const int infinity = ((1 << format.exponent_bits) - 1) << format.mantissa_bits;
-  if (std::isnan(value)) return static_cast<uint16_t>(sign | infinity | 1 << (format.mantissa_bits - 1));
+  if (std::isnan(value))
+    return static_cast<uint16_t>(sign | infinity | 1 << (format.mantissa_bits - 1));
   const double magnitude = std::fabs(value);
   if (magnitude == 0) return sign;
   if (std::isinf(magnitude)) return static_cast<uint16_t>(sign | infinity);
   const int exponent = std::max(std::ilogb(magnitude), 1 - format.bias());
   const double steps = std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent));
-  // A subnormal has the least exponent and fewer steps than 2^mantissa_bits; a carry moves up by itself.
+  // A subnormal has the least exponent and fewer steps than 2^mantissa_bits; a carry moves up by
+  // itself.
   const double code = std::ldexp(exponent + format.bias() - 1, format.mantissa_bits) + steps;
   return static_cast<uint16_t>(sign | static_cast<int>(std::min<double>(code, infinity)));
 }
@@ -98,7 +100,8 @@ double Decode(moert_dtype dtype, const void* element) {
 }
 
 double RelativeError(const Mat& got, const Mat& want) {
-  if (got.rows != want.rows || got.cols != want.cols) return std::numeric_limits<double>::infinity();
+  if (got.rows != want.rows || got.cols != want.cols)
+    return std::numeric_limits<double>::infinity();
   double difference = 0;
   double size = 0;
   for (size_t i = 0; i < want.v.size(); ++i) {

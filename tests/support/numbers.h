@@ -42,7 +42,8 @@ Mat RoundTo(moert_dtype dtype, Mat values);
 void Encode(moert_dtype dtype, double value, void* element);
 double Decode(moert_dtype dtype, const void* element);
 
-// ||got - want|| / ||want||, 0 when both are zero; NaN or infinity where `got` has what `want` has not.
+// ||got - want|| / ||want||, 0 when both are zero; NaN or infinity where `got` has what `want` has
+// not.
 double RelativeError(const Mat& got, const Mat& want);
 // The bound of DESIGN on RelativeError for results of that dtype.
 double Tolerance(moert_dtype dtype);

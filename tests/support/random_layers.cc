@@ -68,9 +68,8 @@ moert_routing RandomRouting(Rng& rng) {
     out.top_k = 2;
     if (rng.Chance(0.5)) out.sparsemixer_epsilon = rng.Pick({0.05f, 0.2f});
   } else {
-    out.top_k = rng.Chance(0.15)
-                    ? out.num_experts
-                    : static_cast<int32_t>(rng.Int(1, std::min(out.num_experts, 9)));
+    out.top_k = rng.Chance(0.15) ? out.num_experts
+                                 : static_cast<int32_t>(rng.Int(1, std::min(out.num_experts, 9)));
     out.renormalize = static_cast<moert_renormalize>(rng.Int(0, 4));
     if (rng.Chance(0.35)) AddGroups(rng, &out);
   }
@@ -130,8 +129,8 @@ RefLayer RandomLayer(Rng& rng, const Shape& shape, moert_dtype dtype, const Weig
   out.shared_intermediate = shape.shared;
   out.router.routing.num_experts = shape.experts;
   out.router.routing.top_k = shape.top_k;
-  out.router.weight =
-      rng.NormalMat(shape.experts, shape.hidden, 1.5 * InverseRoot(shape.hidden), style.router_dtype);
+  out.router.weight = rng.NormalMat(shape.experts, shape.hidden, 1.5 * InverseRoot(shape.hidden),
+                                    style.router_dtype);
   for (int32_t e = 0; e < shape.experts; ++e) {
     out.experts.push_back(
         RandomExpert(rng, out.expert_width(), shape.intermediate, true, style.dtype));
@@ -140,7 +139,8 @@ RefLayer RandomLayer(Rng& rng, const Shape& shape, moert_dtype dtype, const Weig
     out.shared = RandomExpert(rng, shape.hidden, shape.shared, true, style.dtype);
   }
   if (shape.latent != 0) {
-    out.latent_in = rng.NormalMat(shape.latent, shape.hidden, InverseRoot(shape.hidden), style.dtype);
+    out.latent_in =
+        rng.NormalMat(shape.latent, shape.hidden, InverseRoot(shape.hidden), style.dtype);
     out.latent_out =
         rng.NormalMat(shape.hidden, shape.latent, InverseRoot(shape.latent), style.dtype);
   }
@@ -153,8 +153,7 @@ WeightStyle RandomStyle(Rng& rng, moert_dtype dtype) {
   if (dtype == MOERT_DTYPE_FLOAT32 && rng.Chance(0.3)) {
     out.dtype = rng.Pick({MOERT_DTYPE_BFLOAT16, MOERT_DTYPE_FLOAT16});
   }
-  out.router_dtype =
-      rng.Pick({MOERT_DTYPE_FLOAT32, MOERT_DTYPE_BFLOAT16, MOERT_DTYPE_FLOAT16});
+  out.router_dtype = rng.Pick({MOERT_DTYPE_FLOAT32, MOERT_DTYPE_BFLOAT16, MOERT_DTYPE_FLOAT16});
   out.orientation = rng.Pick({MOERT_ORIENTATION_OUT_IN, MOERT_ORIENTATION_IN_OUT});
   out.packed = rng.Chance(0.5);
   out.packing = rng.Pick({MOERT_PACKING_CONCATENATED, MOERT_PACKING_INTERLEAVED});

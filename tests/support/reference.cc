@@ -55,11 +55,14 @@ std::vector<int32_t> Ranked(const Row& values, const std::vector<bool>& excluded
   return order;
 }
 
-double Gap(double a, double b) { return std::isnan(a) || std::isnan(b) || a == b ? kInfinity : a - b; }
+double Gap(double a, double b) {
+  return std::isnan(a) || std::isnan(b) || a == b ? kInfinity : a - b;
+}
 
-// Experts of the groups that are not kept; lowers *margin to what separates kept groups from others.
-std::vector<bool> ExcludedByGroups(const moert_routing& routing, const Row& values, const Row& scores,
-                                   bool by_logits, double* margin) {
+// Experts of the groups that are not kept; lowers *margin to what separates kept groups from
+// others.
+std::vector<bool> ExcludedByGroups(const moert_routing& routing, const Row& values,
+                                   const Row& scores, bool by_logits, double* margin) {
   const int32_t groups = std::max(routing.num_groups, 1);
   std::vector<bool> excluded(values.size(), false);
   if (groups == 1) return excluded;
@@ -88,8 +91,8 @@ double SparsemixerEpsilon(const moert_routing& routing) {
   return routing.sparsemixer_epsilon == 0 ? 0.01 : routing.sparsemixer_epsilon;
 }
 
-// The weight of pick `slot`, as Phi-3.5-MoE in evaluation: softmax, at the pick, over the experts that
-// are near enough to it; the first pick is out of the race for the second one.
+// The weight of pick `slot`, as Phi-3.5-MoE in evaluation: softmax, at the pick, over the experts
+// that are near enough to it; the first pick is out of the race for the second one.
 double SparsemixerWeight(const moert_routing& routing, const Row& logits, const Ints& ids, int slot,
                          double* margin) {
   const double best = logits[ids[slot]];
@@ -184,9 +187,10 @@ Row RunExpert(const RefExpert& expert, const moert_activation& activation, const
   Row h;
   for (int64_t i = 0; i < expert.up.rows; ++i) {
     const double up = Dot(expert.up, i, x) + (expert.up_bias.empty() ? 0 : expert.up_bias.v[i]);
-    const double gate = expert.gate.empty() ? 0
-                                            : Dot(expert.gate, i, x) +
-                                                  (expert.gate_bias.empty() ? 0 : expert.gate_bias.v[i]);
+    const double gate =
+        expert.gate.empty()
+            ? 0
+            : Dot(expert.gate, i, x) + (expert.gate_bias.empty() ? 0 : expert.gate_bias.v[i]);
     h.push_back(RefActivation(activation, gate, up));
   }
   Disturb(options, h);
@@ -235,7 +239,8 @@ double RefActivation(const moert_activation& activation, double gate, double up)
       case MOERT_ACTIVATION_KIND_GELU:
         return g * 0.5 * std::erfc(-g / std::sqrt(2.0));
       case MOERT_ACTIVATION_KIND_GELU_TANH:
-        return 0.5 * g * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (g + 0.044715 * g * g * g)));
+        return 0.5 * g *
+               (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (g + 0.044715 * g * g * g)));
       default:
         return g > 0 ? g * g : 0.0;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library must compute, in float64 and in the plainest way: routing with every knob, experts,
-// shared expert, latent projections and gate ops. Shares nothing with the library but the structs of
-// moert.h that hold the knobs, which here may leave their defaults at zero.
+// What the library must compute, in float64 and in the plainest way: routing with every knob,
+// experts, shared expert, latent projections and gate ops. Shares nothing with the library but the
+// structs of moert.h that hold the knobs, which here may leave their defaults at zero.
 #ifndef MOERT_TESTS_SUPPORT_REFERENCE_H_
 #define MOERT_TESTS_SUPPORT_REFERENCE_H_
 
@@ -50,8 +50,8 @@ struct RefLayer {
 struct RefRoute {
   Ints ids;     // [T, K]
   Mat weights;  // [T, K]
-  // For each row, how little would change its choice; infinity where the choice is by comparison of the
-  // logits alone, so that float32 decides as float64 does.
+  // For each row, how little would change its choice; infinity where the choice is by comparison of
+  // the logits alone, so that float32 decides as float64 does.
   std::vector<double> margins;
 };
 
@@ -65,7 +65,8 @@ Mat RefWeights(const RefRouter& router, const Mat& logits, const Ints& ids);
 
 struct RefOptions {
   bool skip_shared = false;
-  // Multiplies every stored value by 1 + a random number of this size: how well-conditioned a layer is.
+  // Multiplies every stored value by 1 + a random number of this size: how well-conditioned a layer
+  // is.
   double noise = 0;
   Rng* rng = nullptr;
 };

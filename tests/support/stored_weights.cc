@@ -16,9 +16,11 @@ Mat Transposed(const Mat& in) {
   return out;
 }
 
-// Gate and up along the rows, or, for biases, along the one row.
-Mat Packed(const Mat& gate, const Mat& up, moert_packing packing) {
-  const bool bias = gate.rows == 1 && up.rows == 1;
+enum class Along { kRows, kCols };
+
+// Gate and up packed along the rows, or, for biases, along the one row.
+Mat Packed(const Mat& gate, const Mat& up, moert_packing packing, Along along) {
+  const bool bias = along == Along::kCols;
   Mat out = bias ? Mat(1, 2 * gate.cols) : Mat(2 * gate.rows, gate.cols);
   const int64_t outputs = bias ? gate.cols : gate.rows;
   const int64_t width = bias ? 1 : gate.cols;
@@ -104,7 +106,8 @@ void StoredWeights::AddExperts(Device& device, moert_role role, const std::vecto
     }
     weight.experts = pointers_.back().data();
   } else {
-    weight.data = Keep(device, Stored(matrices, dtype, row_stride, stride, style.byte_offset), style);
+    weight.data =
+        Keep(device, Stored(matrices, dtype, row_stride, stride, style.byte_offset), style);
   }
   list_.push_back(weight);
 }
@@ -135,16 +138,17 @@ void StoredWeights::AddLayer(Device& device, const RefLayer& layer,
     if (!matrices[0].empty()) AddExperts(device, role, matrices, dtype, style);
   };
   auto member = [](Mat RefExpert::*part) { return [part](const RefExpert& e) { return e.*part; }; };
-  auto packed = [&](Mat RefExpert::*gate, Mat RefExpert::*up) {
-    return [gate, up, &style](const RefExpert& e) {
-      return (e.*gate).empty() ? Mat() : Packed(e.*gate, e.*up, style.packing);
+  auto packed = [&](Mat RefExpert::*gate, Mat RefExpert::*up, Along along) {
+    return [gate, up, along, &style](const RefExpert& e) {
+      return (e.*gate).empty() ? Mat() : Packed(e.*gate, e.*up, style.packing, along);
     };
   };
   const RefExpert& first = layer.experts[experts[0]];
   if (style.packed && !first.gate.empty()) {
-    each(MOERT_ROLE_EXPERT_GATE_UP, style.dtype, packed(&RefExpert::gate, &RefExpert::up));
+    each(MOERT_ROLE_EXPERT_GATE_UP, style.dtype,
+         packed(&RefExpert::gate, &RefExpert::up, Along::kRows));
     each(MOERT_ROLE_EXPERT_GATE_UP_BIAS, style.router_dtype,
-         packed(&RefExpert::gate_bias, &RefExpert::up_bias));
+         packed(&RefExpert::gate_bias, &RefExpert::up_bias, Along::kCols));
   } else {
     each(MOERT_ROLE_EXPERT_GATE, style.dtype, member(&RefExpert::gate));
     each(MOERT_ROLE_EXPERT_UP, style.dtype, member(&RefExpert::up));
@@ -158,7 +162,8 @@ void StoredWeights::AddLayer(Device& device, const RefLayer& layer,
   if (layer.shared_intermediate == 0) return;
   if (style.packed && !layer.shared.gate.empty()) {
     AddOne(device, MOERT_ROLE_SHARED_GATE_UP,
-           Packed(layer.shared.gate, layer.shared.up, style.packing), style.dtype, style);
+           Packed(layer.shared.gate, layer.shared.up, style.packing, Along::kRows), style.dtype,
+           style);
   } else {
     AddOne(device, MOERT_ROLE_SHARED_GATE, layer.shared.gate, style.dtype, style);
     AddOne(device, MOERT_ROLE_SHARED_UP, layer.shared.up, style.dtype, style);

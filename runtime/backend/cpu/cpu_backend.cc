@@ -32,8 +32,9 @@ void ForEachLevel(const F& f) {
   f(Level{&kKernelsBaseline, true});
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+  unsigned a = 0, b = 0, c = 0, d = 0;  // clang's __builtin_cpu_supports does not know f16c
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
   f(Level{&kKernelsAvx2, avx2});
   f(Level{&kKernelsAvx512,
           avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
