@@ -16,6 +16,7 @@
 #include "cli/bench_case.h"
 #include "cli/ceilings.h"
 #include "cli/commands.h"
+#include "cli/cuda.h"
 #include "cli/text.h"
 
 namespace moert::cli {
@@ -46,6 +47,8 @@ struct Plan {
 };
 
 struct Bench {
+  Cuda cuda;  // on a GPU; outlives what is made on it
+  bool graphs = false;
   Runtime runtime;
   Device device;
   Stream stream;
@@ -134,10 +137,23 @@ Status Open(const BenchOptions& options, const Plan& plan, Bench* out) {
       Make(out->device, moert_device_create, out->runtime.get(), options.device.c_str(), nullptr));
   MOERT_CLI_TRY(Make(out->stream, moert_stream_create, out->device.get(), nullptr));
   MOERT_CLI_TRY(Call(moert_device_get_info, out->device.get(), &out->info));
-  MOERT_CLI_TRY(MeasureCeilings(out->info, plan.dtype, &out->ceilings));
-  out->place = {out->runtime.get(),   out->device.get(),  out->stream.get(),
-                plan.dtype,           plan.weights_dtype, 4 * LastLevelCacheBytes(out->info),
-                FreeMemory(out->info)};
+  const bool on_gpu = out->info.kind == MOERT_DEVICE_KIND_CUDA;
+  uint64_t cache_bytes = 0;
+  if (on_gpu) {
+    MOERT_CLI_TRY(out->cuda.Open(out->info.ordinal));
+    cache_bytes = out->cuda.l2_bytes();
+    const GpuPlace place{out->device.get(), out->stream.get(), &out->cuda};
+    MOERT_CLI_TRY(MeasureGpuCeilings(place, plan.dtype, &out->ceilings));
+  } else if (out->info.kind == MOERT_DEVICE_KIND_CPU) {
+    cache_bytes = CpuLastLevelCacheBytes();
+    MOERT_CLI_TRY(MeasureCpuCeilings(out->info, plan.dtype, &out->ceilings));
+  } else {
+    return Status::Format("bench cannot measure the ceilings of device \"%s\" yet", out->info.id);
+  }
+  out->graphs = on_gpu && !options.eager;
+  out->place = {out->runtime.get(), out->device.get(),       out->stream.get(),
+                on_gpu,             plan.dtype,              plan.weights_dtype,
+                4 * cache_bytes,    FreeMemory(out->info)};
   return Status();
 }
 
@@ -151,6 +167,21 @@ Status RunBatch(const BenchPlace& place, const BenchCase& bench, int64_t next, i
   return Status();
 }
 
+// As RunBatch by one replay of a graph of so many calls from slot 0 on, captured beforehand.
+Status RunGraph(Bench& bench, double* seconds) {
+  return bench.cuda.TimeReplay(moert_stream_native(bench.place.stream), seconds);
+}
+
+Status CaptureBatch(Bench& bench, const BenchCase& timed, int64_t calls) {
+  MOERT_CLI_TRY(timed.own_workspace());
+  return bench.cuda.Capture(moert_stream_native(bench.place.stream), [&]() -> Status {
+    for (int64_t i = 0; i < calls; ++i) MOERT_CLI_TRY(timed.run(i % timed.slots));
+    return Status();
+  });
+}
+
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -158,20 +189,23 @@ double Median(std::vector<double> values) {
 }
 
 // At least ten batches and 0.3 s, but calls that take seconds are not repeated that often.
-Status Measure(const Bench& bench, const BenchCase& timed, Measurement* out) {
+Status Measure(Bench& bench, const BenchCase& timed, Measurement* out) {
   constexpr double kWarmUp = 0.05, kLeast = 0.3, kMost = 20;
   // On a GPU one wait serves many calls; on the CPU a call is done when it returns.
-  const int64_t calls = bench.info.kind == MOERT_DEVICE_KIND_CPU ? 1 : 16;
+  int64_t calls = bench.info.kind == MOERT_DEVICE_KIND_CPU ? 1 : 16;
+  if (bench.graphs) calls = DivideUp(16, timed.slots) * timed.slots;  // each slot as often
   int64_t next = 0;
   double seconds = 0;
   for (double spent = 0; next < 2 || (spent < kWarmUp && next < timed.slots); spent += seconds) {
     MOERT_CLI_TRY(RunBatch(bench.place, timed, next++, 1, &seconds));
   }
+  if (bench.graphs) MOERT_CLI_TRY(CaptureBatch(bench, timed, calls));
   std::vector<double> times;
   BenchCost sum;
   double spent = 0;
   while (times.size() < 3 || (spent < kMost && (times.size() < 10 || spent < kLeast))) {
-    MOERT_CLI_TRY(RunBatch(bench.place, timed, next, calls, &seconds));
+    MOERT_CLI_TRY(bench.graphs ? RunGraph(bench, &seconds)
+                               : RunBatch(bench.place, timed, next, calls, &seconds));
     spent += seconds;
     times.push_back(seconds / static_cast<double>(calls));
     for (int64_t i = 0; i < calls; ++i) {

@@ -33,12 +33,14 @@ struct SlotMatrix {
 // x, y and what else a slot's call reads and writes; `args` points into the slot, which stays put.
 struct LayerSlot {
   SlotMatrix x, y, ids;
+  std::shared_ptr<DeviceMemory> workspace;  // absent: the stream's scratch
   const moert_layer* layer = nullptr;
   moert_layer_forward_args args = MOERT_LAYER_FORWARD_ARGS_INIT;
 };
 
 struct RouterSlot {
   SlotMatrix weight, x, ids, weights;
+  std::shared_ptr<DeviceMemory> workspace;  // absent: the stream's scratch
   Router router;
   moert_router_forward_args args = MOERT_ROUTER_FORWARD_ARGS_INIT;
 };
@@ -64,6 +66,24 @@ Status MakeLayerSlot(const BenchPlace& place, const BenchShape& shape, int64_t t
   uint64_t scratch = 0;
   MOERT_CLI_TRY(Call(moert_layer_workspace_size, slot->layer, &slot->args, &scratch));
   return Call(moert_stream_reserve, place.stream, scratch);
+}
+
+// Gives all slots one workspace of the size that the largest needs.
+template <class Slot, class Size>
+std::function<Status()> OwnWorkspace(const BenchPlace& place,
+                                     std::shared_ptr<std::vector<Slot>> slots, Size size) {
+  return [place, slots, size]() -> Status {
+    uint64_t bytes = 0;
+    MOERT_CLI_TRY(size((*slots)[0], &bytes));
+    auto memory = std::make_shared<DeviceMemory>();
+    MOERT_CLI_TRY(DeviceMemory::Allocate(place.device, std::max<uint64_t>(bytes, 1), memory.get()));
+    for (Slot& slot : *slots) {
+      slot.workspace = memory;
+      slot.args.workspace = memory->data();
+      slot.args.workspace_size = bytes;
+    }
+    return Status();
+  };
 }
 
 // Distinct experts in a slot's ids.
@@ -171,6 +191,9 @@ Status MakeLayerCase(const BenchPlace& place, const LayerSet& layers, int64_t to
     const LayerSlot& call = (*slots)[slot];
     return Call(moert_layer_forward, call.layer, place.stream, &call.args);
   };
+  out->own_workspace = OwnWorkspace(place, slots, [](const LayerSlot& slot, uint64_t* bytes) {
+    return Call(moert_layer_workspace_size, slot.layer, &slot.args, bytes);
+  });
   out->cost = [place, slots, &layers, tokens, slot_bytes](int64_t slot, BenchCost* cost) {
     int64_t hit = 0;
     MOERT_CLI_TRY(CountHit(place, (*slots)[slot], layers.shape.experts, &hit));
@@ -204,6 +227,9 @@ Status MakeRouterCase(const BenchPlace& place, const BenchShape& shape, int64_t 
     const RouterSlot& call = (*slots)[slot];
     return Call(moert_router_forward, call.router.get(), place.stream, &call.args);
   };
+  out->own_workspace = OwnWorkspace(place, slots, [](const RouterSlot& slot, uint64_t* bytes) {
+    return Call(moert_router_workspace_size, slot.router.get(), &slot.args, bytes);
+  });
   out->cost = [cost](int64_t, BenchCost* result) {
     *result = cost;
     return Status();
@@ -231,6 +257,7 @@ Status MakeGateCase(const BenchPlace& place, const BenchShape& shape, moert_gate
   out->run = [place, state](int64_t slot) {
     return Call(moert_gate_forward, state->gate.get(), place.stream, &state->slots[slot].args);
   };
+  out->own_workspace = [] { return Status(); };
   out->cost = [cost](int64_t, BenchCost* result) {
     *result = cost;
     return Status();

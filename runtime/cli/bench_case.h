@@ -30,6 +30,7 @@ struct BenchPlace {
   moert_runtime* runtime = nullptr;
   moert_device* device = nullptr;
   moert_stream* stream = nullptr;
+  bool on_gpu = false;
   moert_dtype dtype = MOERT_DTYPE_FLOAT32;          // of x
   moert_dtype weights_dtype = MOERT_DTYPE_FLOAT32;  // of a shape's weights
   uint64_t rotation_bytes = 0;                      // four last-level caches
@@ -46,6 +47,8 @@ struct BenchCost {
 struct BenchCase {
   int64_t slots = 0;
   std::function<Status(int64_t slot)> run;                    // enqueues the call
+  // Makes calls use memory of their own instead of the stream's scratch, as a captured call must.
+  std::function<Status()> own_workspace;
   std::function<Status(int64_t slot, BenchCost* cost)> cost;  // after it: what it took at least
 };
 

@@ -63,7 +63,8 @@ Status MakeShapeLayer(const BenchPlace& place, const BenchShape& shape, RandomFi
   routing.top_k = static_cast<int32_t>(shape.top_k);
   routing.renormalize = MOERT_RENORMALIZE_SUM;
   moert_layer_desc desc = MOERT_LAYER_DESC_INIT;
-  desc.flags = MOERT_LAYER_FLAG_BORROW_WEIGHTS;
+  // A GPU runs best on weights it has packed.
+  desc.flags = place.on_gpu ? 0 : MOERT_LAYER_FLAG_BORROW_WEIGHTS;
   desc.dtype = place.dtype;
   desc.hidden = shape.hidden;
   desc.intermediate = shape.intermediate;
@@ -73,7 +74,7 @@ Status MakeShapeLayer(const BenchPlace& place, const BenchShape& shape, RandomFi
   desc.num_weights = static_cast<uint32_t>(weights.size());
   Layer layer;
   MOERT_CLI_TRY(Make(layer, moert_layer_create, place.device, &desc));
-  out->memory.push_back(std::move(memory));
+  if (!place.on_gpu) out->memory.push_back(std::move(memory));
   out->layers.push_back(std::move(layer));
   return Status();
 }

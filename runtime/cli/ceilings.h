@@ -19,14 +19,20 @@ struct Ceilings {
   std::optional<double> f32_gflops;  // CPU only: multiply-adds in float32
 };
 
-// Measures with as many threads as the device uses. A device kind without a measurement is refused.
-Status MeasureCeilings(const moert_device_info& device, moert_dtype dtype, Ceilings* out);
+class Cuda;
 
-// Bytes of all last-level caches that the device's work can use.
-uint64_t LastLevelCacheBytes(const moert_device_info& device);
+// A GPU and how bench reaches it beside the library.
+struct GpuPlace {
+  moert_device* device = nullptr;
+  moert_stream* stream = nullptr;
+  Cuda* cuda = nullptr;
+};
 
-// The parts for each kind of device.
+// Measures with as many threads as the device uses.
 Status MeasureCpuCeilings(const moert_device_info& device, moert_dtype dtype, Ceilings* out);
+Status MeasureGpuCeilings(const GpuPlace& place, moert_dtype dtype, Ceilings* out);
+
+// Bytes of all last-level caches that the CPU's work can use.
 uint64_t CpuLastLevelCacheBytes();
 
 }  // namespace moert::cli

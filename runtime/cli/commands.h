@@ -44,6 +44,7 @@ struct BenchOptions {
   std::string dtype = "f32";
   std::string weights;  // dtype of the weights of a shape; empty: as dtype
   std::string op = "layer";
+  bool eager = false;  // GPU: plain calls instead of graph replays
   bool json = false;
 };
 Status RunBench(const BenchOptions& options);

@@ -61,6 +61,7 @@ void Describe(CLI::App& app, Options& options) {
                     "dtype of a shape's weights: f32, bf16 or f16 [as --dtype]");
   bench->add_option("--op", options.bench.op,
                     "layer, router, gate (also gate-rows, gate-add, gate-linear) or train [layer]");
+  bench->add_flag("--eager", options.bench.eager, "GPU: time plain calls, not graph replays");
   bench->add_flag("--json", options.bench.json, "One JSON object a line");
 }
 
