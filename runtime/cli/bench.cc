@@ -115,8 +115,9 @@ Status ParsePlan(const BenchOptions& options, Plan* out) {
   return ParseShape(options.shape, &out->shape);
 }
 
-// Memory that the weights and inputs may take: most of what is free.
-uint64_t FreeMemory(const moert_device_info& device) {
+// Memory that the weights and inputs may take: most of what is free, the ceilings' buffers set
+// aside.
+uint64_t MemoryForLayers(const moert_device_info& device, uint64_t rotation_bytes) {
   uint64_t bytes = device.memory_bytes;
   if (device.kind == MOERT_DEVICE_KIND_CPU) {
     std::ifstream facts("/proc/meminfo");
@@ -125,7 +126,7 @@ uint64_t FreeMemory(const moert_device_info& device) {
       if (key == "MemAvailable:") bytes = kilobytes * 1024;
     }
   }
-  return bytes / 4 * 3;
+  return (bytes - std::min(bytes / 2, 2 * rotation_bytes)) / 4 * 3;
 }
 
 Status Open(const BenchOptions& options, const Plan& plan, Bench* out) {
@@ -134,10 +135,14 @@ Status Open(const BenchOptions& options, const Plan& plan, Bench* out) {
       Make(out->device, moert_device_create, out->runtime.get(), options.device.c_str(), nullptr));
   MOERT_CLI_TRY(Make(out->stream, moert_stream_create, out->device.get(), nullptr));
   MOERT_CLI_TRY(Call(moert_device_get_info, out->device.get(), &out->info));
-  MOERT_CLI_TRY(MeasureCeilings(out->info, plan.dtype, &out->ceilings));
-  out->place = {out->runtime.get(),   out->device.get(),  out->stream.get(),
-                plan.dtype,           plan.weights_dtype, 4 * LastLevelCacheBytes(out->info),
-                FreeMemory(out->info)};
+  const uint64_t rotation_bytes = 4 * LastLevelCacheBytes(out->info);
+  out->place = {out->runtime.get(),
+                out->device.get(),
+                out->stream.get(),
+                plan.dtype,
+                plan.weights_dtype,
+                rotation_bytes,
+                MemoryForLayers(out->info, rotation_bytes)};
   return Status();
 }
 
@@ -254,14 +259,13 @@ Status MakeCase(const Plan& plan, const Bench& bench, const LayerSet& layers, in
 Status MakeLayers(const BenchOptions& options, const Plan& plan, const Bench& bench, LayerSet* out,
                   std::string* note) {
   const bool with_layers = plan.op->kind == Op::kLayer;
-  const int64_t min_tokens = *std::min_element(plan.tokens.begin(), plan.tokens.end());
   if (!options.shape.empty()) {
     out->shape = plan.shape;
     if (!with_layers) return Status();
-    return MakeShapeLayers(bench.place, plan.shape, min_tokens, out, note);
+    return MakeShapeLayers(bench.place, plan.shape, plan.tokens, out, note);
   }
   if (!with_layers) return ReadManifestShape(bench.place, options.manifest, &out->shape);
-  return MakeManifestLayers(bench.place, options.manifest, min_tokens, out, note);
+  return MakeManifestLayers(bench.place, options.manifest, plan.tokens, out, note);
 }
 
 }  // namespace
@@ -274,6 +278,7 @@ Status RunBench(const BenchOptions& options) {
   LayerSet layers;
   std::string note;
   MOERT_CLI_TRY(MakeLayers(options, plan, bench, &layers, &note));
+  MOERT_CLI_TRY(MeasureCeilings(bench.info, plan.dtype, &bench.ceilings));
   if (!note.empty()) std::fprintf(stderr, "moert: note: %s\n", note.c_str());
   if (!options.json) PrintHeading(plan, bench, layers.shape);
   for (const int64_t tokens : plan.tokens) {
