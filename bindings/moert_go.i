@@ -19,7 +19,6 @@
 %typemap(out) SWIGTYPE * %{ $result = (void *)$1; %}
 
 %define MOERT_HANDLE(NAME)
-%ignore moert_##NAME##_retain;
 %typemap(gotype) moert_##NAME *, const moert_##NAME * "uintptr"
 %typemap(in) moert_##NAME *, const moert_##NAME * %{ $1 = ($1_ltype)$input; %}
 %enddef
@@ -54,7 +53,7 @@ MOERT_HANDLE(optimizer)
 %typemap(imtype) moert_status "*byte"
 %typemap(out) moert_status %{ $result = NULL; %}
 %typemap(argout) moert_error *error %{
-  if (result != MOERT_STATUS_OK) $result = (void *)moert_go_failure(result, $1);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, $1);
 %}
 %typemap(goout) moert_status %{ $result = takeError($1) %}
 %typemap(gotype) moert_status status "int32"

@@ -243,7 +243,6 @@ def value_fields(library, struct):
             yield ValueField(field.name, "number", t, field.doc)
 
 
-def pascal(name, acronyms=()):
-    """layer_info -> LayerInfo."""
-    words = name.lower().split("_")
-    return "".join(w.upper() if w.upper() in acronyms else w.capitalize() for w in words)
+def pascal(name, acronyms={}):
+    """layer_info -> LayerInfo; `acronyms` spells words that differ."""
+    return "".join(acronyms.get(w.upper(), w.capitalize()) for w in name.split("_"))

@@ -615,7 +615,7 @@ typedef struct moert_pack_result {
 MOERT_API moert_status moert_manifest_pack(moert_runtime* runtime, const moert_pack_desc* desc,
                                            moert_pack_result* result, moert_error* error);
 
-/** Names of the built-in families, separated by commas. Static. @since 0.1 */
+/** The model types of the built-in families, separated by commas. Static. @since 0.1 */
 MOERT_API const char* moert_family_names(void);
 
 /**

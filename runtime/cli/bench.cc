@@ -118,8 +118,9 @@ Status ParsePlan(const BenchOptions& options, Plan* out) {
   return ParseShape(options.shape, &out->shape);
 }
 
-// Memory that the weights and inputs may take: most of what is free.
-uint64_t FreeMemory(const moert_device_info& device) {
+// Memory that the weights and inputs may take: most of what is free, the ceilings' buffers set
+// aside.
+uint64_t MemoryForLayers(const moert_device_info& device, uint64_t rotation_bytes) {
   uint64_t bytes = device.memory_bytes;
   if (device.kind == MOERT_DEVICE_KIND_CPU) {
     std::ifstream facts("/proc/meminfo");
@@ -128,7 +129,8 @@ uint64_t FreeMemory(const moert_device_info& device) {
       if (key == "MemAvailable:") bytes = kilobytes * 1024;
     }
   }
-  return bytes / 4 * 3;
+  if (device.kind != MOERT_DEVICE_KIND_CPU) bytes /= 2;  // a GPU keeps packed copies of weights
+  return (bytes - std::min(bytes / 2, 2 * rotation_bytes)) / 4 * 3;
 }
 
 Status Open(const BenchOptions& options, const Plan& plan, Bench* out) {
@@ -138,23 +140,28 @@ Status Open(const BenchOptions& options, const Plan& plan, Bench* out) {
   MOERT_CLI_TRY(Make(out->stream, moert_stream_create, out->device.get(), nullptr));
   MOERT_CLI_TRY(Call(moert_device_get_info, out->device.get(), &out->info));
   const bool on_gpu = out->info.kind == MOERT_DEVICE_KIND_CUDA;
-  uint64_t cache_bytes = 0;
-  if (on_gpu) {
-    MOERT_CLI_TRY(out->cuda.Open(out->info.ordinal));
-    cache_bytes = out->cuda.l2_bytes();
-    const GpuPlace place{out->device.get(), out->stream.get(), &out->cuda};
-    MOERT_CLI_TRY(MeasureGpuCeilings(place, plan.dtype, &out->ceilings));
-  } else if (out->info.kind == MOERT_DEVICE_KIND_CPU) {
-    cache_bytes = CpuLastLevelCacheBytes();
-    MOERT_CLI_TRY(MeasureCpuCeilings(out->info, plan.dtype, &out->ceilings));
-  } else {
-    return Status::Format("bench cannot measure the ceilings of device \"%s\" yet", out->info.id);
+  if (!on_gpu && out->info.kind != MOERT_DEVICE_KIND_CPU) {
+    return Status::Format("bench cannot measure device \"%s\" yet; cpu and cuda:N are accepted",
+                          out->info.id);
   }
+  if (on_gpu) MOERT_CLI_TRY(out->cuda.Open(out->info.ordinal));
   out->graphs = on_gpu && !options.eager;
-  out->place = {out->runtime.get(), out->device.get(),       out->stream.get(),
-                on_gpu,             plan.dtype,              plan.weights_dtype,
-                4 * cache_bytes,    FreeMemory(out->info)};
+  const uint64_t rotation_bytes = 4 * (on_gpu ? out->cuda.l2_bytes() : CpuLastLevelCacheBytes());
+  out->place = {out->runtime.get(),
+                out->device.get(),
+                out->stream.get(),
+                on_gpu,
+                plan.dtype,
+                plan.weights_dtype,
+                rotation_bytes,
+                MemoryForLayers(out->info, rotation_bytes)};
   return Status();
+}
+
+Status MeasureCeilings(Bench& bench, moert_dtype dtype) {
+  if (!bench.place.on_gpu) return MeasureCpuCeilings(bench.info, dtype, &bench.ceilings);
+  const GpuPlace place{bench.device.get(), bench.stream.get(), &bench.cuda};
+  return MeasureGpuCeilings(place, dtype, &bench.ceilings);
 }
 
 // Runs calls from slot `next` on, waits for them, and gives the seconds that took.
@@ -167,7 +174,7 @@ Status RunBatch(const BenchPlace& place, const BenchCase& bench, int64_t next, i
   return Status();
 }
 
-// As RunBatch by one replay of a graph of so many calls from slot 0 on, captured beforehand.
+// As RunBatch by one replay of the graph that CaptureBatch made.
 Status RunGraph(Bench& bench, double* seconds) {
   return bench.cuda.TimeReplay(moert_stream_native(bench.place.stream), seconds);
 }
@@ -180,8 +187,6 @@ Status CaptureBatch(Bench& bench, const BenchCase& timed, int64_t calls) {
   });
 }
 
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -193,7 +198,7 @@ Status Measure(Bench& bench, const BenchCase& timed, Measurement* out) {
   constexpr double kWarmUp = 0.05, kLeast = 0.3, kMost = 20;
   // On a GPU one wait serves many calls; on the CPU a call is done when it returns.
   int64_t calls = bench.info.kind == MOERT_DEVICE_KIND_CPU ? 1 : 16;
-  if (bench.graphs) calls = DivideUp(16, timed.slots) * timed.slots;  // each slot as often
+  if (bench.graphs) calls = (calls + timed.slots - 1) / timed.slots * timed.slots;
   int64_t next = 0;
   double seconds = 0;
   for (double spent = 0; next < 2 || (spent < kWarmUp && next < timed.slots); spent += seconds) {
@@ -288,14 +293,13 @@ Status MakeCase(const Plan& plan, const Bench& bench, const LayerSet& layers, in
 Status MakeLayers(const BenchOptions& options, const Plan& plan, const Bench& bench, LayerSet* out,
                   std::string* note) {
   const bool with_layers = plan.op->kind == Op::kLayer;
-  const int64_t min_tokens = *std::min_element(plan.tokens.begin(), plan.tokens.end());
   if (!options.shape.empty()) {
     out->shape = plan.shape;
     if (!with_layers) return Status();
-    return MakeShapeLayers(bench.place, plan.shape, min_tokens, out, note);
+    return MakeShapeLayers(bench.place, plan.shape, plan.tokens, out, note);
   }
   if (!with_layers) return ReadManifestShape(bench.place, options.manifest, &out->shape);
-  return MakeManifestLayers(bench.place, options.manifest, min_tokens, out, note);
+  return MakeManifestLayers(bench.place, options.manifest, plan.tokens, out, note);
 }
 
 }  // namespace
@@ -308,6 +312,7 @@ Status RunBench(const BenchOptions& options) {
   LayerSet layers;
   std::string note;
   MOERT_CLI_TRY(MakeLayers(options, plan, bench, &layers, &note));
+  MOERT_CLI_TRY(MeasureCeilings(bench, plan.dtype));
   if (!note.empty()) std::fprintf(stderr, "moert: note: %s\n", note.c_str());
   if (!options.json) PrintHeading(plan, bench, layers.shape);
   for (const int64_t tokens : plan.tokens) {

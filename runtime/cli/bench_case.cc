@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <numeric>
+#include <random>
 
+#include "cli/convert.h"
 #include "cli/random_fill.h"
 
 namespace moert::cli {
@@ -86,6 +88,35 @@ std::function<Status()> OwnWorkspace(const BenchPlace& place,
   };
 }
 
+// Makes each token the sum of the router rows of the experts it is dealt, from `first` on in the
+// deck, scaled to a variance of about one.
+Status DealTokens(const BenchPlace& place, const LayerSet& layers, int64_t copy,
+                  const std::vector<int64_t>& deck, int64_t first, LayerSlot* slot) {
+  const BenchShape& shape = layers.shape;
+  const moert_matrix& x = slot->x.view;
+  std::vector<std::byte> stored(shape.experts * shape.hidden *
+                                (moert_dtype_bits(place.weights_dtype) / 8));
+  MOERT_CLI_TRY(Call(moert_stream_copy, place.stream, stored.data(), layers.memory[copy].data(),
+                     stored.size()));
+  MOERT_CLI_TRY(Call(moert_stream_synchronize, place.stream));
+  std::vector<float> router(shape.experts * shape.hidden);
+  Widen(stored.data(), place.weights_dtype, static_cast<int64_t>(router.size()), router.data());
+  const float scale = std::sqrt(static_cast<float>(shape.hidden) / static_cast<float>(shape.top_k));
+  std::vector<float> values(x.rows * x.cols);
+  for (int64_t token = 0; token < x.rows; ++token) {
+    for (int64_t k = 0; k < shape.top_k; ++k) {
+      const int64_t expert = deck[(first + token * shape.top_k + k) % shape.experts];
+      for (int64_t i = 0; i < x.cols; ++i) {
+        values[token * x.cols + i] += scale * router[expert * x.cols + i];
+      }
+    }
+  }
+  std::vector<std::byte> narrowed(values.size() * (moert_dtype_bits(place.dtype) / 8));
+  Narrow(values.data(), static_cast<int64_t>(values.size()), place.dtype, narrowed.data());
+  MOERT_CLI_TRY(Call(moert_stream_copy, place.stream, x.data, narrowed.data(), narrowed.size()));
+  return Call(moert_stream_synchronize, place.stream);
+}
+
 // Distinct experts in a slot's ids.
 Status CountHit(const BenchPlace& place, const LayerSlot& slot, int64_t experts, int64_t* out) {
   const moert_matrix& view = slot.ids.view;
@@ -151,6 +182,14 @@ Status MakeGateSlot(const BenchPlace& place, int64_t width, moert_gate_kind kind
   return Status();
 }
 
+// Slots for each copy of a layer, where tokens are random: a few, if there is memory for their
+// inputs.
+int64_t RandomRounds(const BenchPlace& place, int64_t copies, double slot_bytes) {
+  const auto affordable =
+      static_cast<int64_t>(static_cast<double>(place.memory_bytes) / 8 / slot_bytes);
+  return std::max<int64_t>(1, std::min(kLeastSlots, affordable) / copies);
+}
+
 // A sigmoid counts as three: exponential, sum, quotient.
 BenchCost GateCost(moert_gate_kind kind, double tokens, double width, double element_bytes) {
   switch (kind) {
@@ -170,21 +209,27 @@ BenchCost GateCost(moert_gate_kind kind, double tokens, double width, double ele
 Status MakeLayerCase(const BenchPlace& place, const LayerSet& layers, int64_t tokens,
                      BenchCase* out) {
   const BenchShape& shape = layers.shape;
-  const double element_bytes = ElementBytes(place.dtype);
   const auto available = static_cast<int64_t>(layers.layers.size());
-  const int64_t copies = std::min(
-      available, CopiesNeeded(place, LeastCallBytes(place, layers, tokens), layers.expert_bytes));
-  const double row_bytes = 2 * static_cast<double>(shape.hidden) * element_bytes +
-                           static_cast<double>(shape.top_k) * sizeof(int32_t);
-  const double slot_bytes = static_cast<double>(tokens) * row_bytes;
-  const int64_t affordable =
-      static_cast<int64_t>(static_cast<double>(place.memory_bytes) / 4 / slot_bytes);
-  const int64_t wanted = std::max(copies, std::min(kLeastSlots, affordable));
-  auto slots = std::make_shared<std::vector<LayerSlot>>(wanted / copies * copies);
+  const int64_t copies = std::min(available, LayersNeeded(place, layers, tokens));
+  const double slot_bytes = static_cast<double>(tokens) *
+                            (2 * static_cast<double>(shape.hidden) * ElementBytes(place.dtype) +
+                             static_cast<double>(shape.top_k) * sizeof(int32_t));
+  const bool deal = DealsExperts(layers, tokens);
+  const int64_t rounds = deal ? shape.experts / std::gcd(shape.experts, tokens * shape.top_k)
+                              : RandomRounds(place, copies, slot_bytes);
+  auto slots = std::make_shared<std::vector<LayerSlot>>(rounds * copies);
+  std::vector<int64_t> deck(shape.experts);
+  std::iota(deck.begin(), deck.end(), 0);
+  std::shuffle(deck.begin(), deck.end(), std::minstd_rand(1));
   RandomFill fill(place.dtype, 1.0f);
-  for (size_t i = 0; i < slots->size(); ++i) {
-    (*slots)[i].layer = layers.layers[i % copies].get();
-    MOERT_CLI_TRY(MakeLayerSlot(place, shape, tokens, &fill, &(*slots)[i]));
+  for (int64_t i = 0; i < rounds * copies; ++i) {
+    LayerSlot& slot = (*slots)[i];
+    slot.layer = layers.layers[i % copies].get();
+    MOERT_CLI_TRY(MakeLayerSlot(place, shape, tokens, &fill, &slot));
+    if (deal) {
+      const int64_t first = i / copies * tokens * shape.top_k;
+      MOERT_CLI_TRY(DealTokens(place, layers, i % copies, deck, first, &slot));
+    }
   }
   out->slots = static_cast<int64_t>(slots->size());
   out->run = [place, slots](int64_t slot) {

@@ -55,31 +55,36 @@ struct BenchCase {
 // The layers that take turns: copies of one, made from a shape or read from a manifest.
 struct LayerSet {
   BenchShape shape;
-  double layer_bytes = 0;            // weights of one layer
-  double fixed_bytes = 0;            // of them, read by every call
-  double expert_bytes = 0;           // of them, read for each expert that is hit
-  double token_flops = 0;            // for each token: router, shared expert, latent
-  double slot_flops = 0;             // for each expert of a token
-  std::vector<DeviceMemory> memory;  // what the layers borrow
+  double layer_bytes = 0;   // weights of one layer
+  double fixed_bytes = 0;   // of them, read by every call
+  double expert_bytes = 0;  // of them, read for each expert that is hit
+  double token_flops = 0;   // for each token: router, shared expert, latent
+  double slot_flops = 0;    // for each expert of a token
+  // What the layers of a shape borrow, one block each, which begins with the router [E, H]. Empty
+  // for a manifest.
+  std::vector<DeviceMemory> memory;
   std::vector<Layer> layers;
 };
 
-// Enough layers for calls of `min_tokens` tokens or more. `note` gets one sentence if memory does
-// not suffice for that many.
-Status MakeShapeLayers(const BenchPlace& place, const BenchShape& shape, int64_t min_tokens,
-                       LayerSet* out, std::string* note);
+// Enough layers for calls of those tokens. `note` gets one sentence if memory does not suffice for
+// that many.
+Status MakeShapeLayers(const BenchPlace& place, const BenchShape& shape,
+                       const std::vector<int64_t>& tokens, LayerSet* out, std::string* note);
 // The layers of a manifest that are like its first one; several readings of the file if need be.
-Status MakeManifestLayers(const BenchPlace& place, const std::string& path, int64_t min_tokens,
-                          LayerSet* out, std::string* note);
-
+Status MakeManifestLayers(const BenchPlace& place, const std::string& path,
+                          const std::vector<int64_t>& tokens, LayerSet* out, std::string* note);
 // The shape of a manifest's first layer.
 Status ReadManifestShape(const BenchPlace& place, const std::string& path, BenchShape* out);
 
 // How many copies must take turns if a call touches at least `call_bytes`, so that rotation_bytes
 // lie between two uses of a line; `kept_bytes` of them lie there even without copies.
 int64_t CopiesNeeded(const BenchPlace& place, double call_bytes, double kept_bytes);
-// What a layer call touches if it hits as few experts as it can.
-double LeastCallBytes(const BenchPlace& place, const LayerSet& layers, int64_t tokens);
+// Layers that must take turns for calls of `tokens` tokens.
+int64_t LayersNeeded(const BenchPlace& place, const LayerSet& layers, int64_t tokens);
+// Whether inputs are made so that calls deal out the experts in turn, none twice before all had
+// one: where a call cannot hit all of them, that is what keeps the next call's weights out of the
+// caches without many copies of the layer.
+bool DealsExperts(const LayerSet& layers, int64_t tokens);
 
 // `layers` must outlive the case.
 Status MakeLayerCase(const BenchPlace& place, const LayerSet& layers, int64_t tokens,

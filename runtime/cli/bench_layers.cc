@@ -74,14 +74,16 @@ Status MakeShapeLayer(const BenchPlace& place, const BenchShape& shape, RandomFi
   desc.num_weights = static_cast<uint32_t>(weights.size());
   Layer layer;
   MOERT_CLI_TRY(Make(layer, moert_layer_create, place.device, &desc));
-  if (!place.on_gpu) out->memory.push_back(std::move(memory));
+  out->memory.push_back(std::move(memory));
   out->layers.push_back(std::move(layer));
   return Status();
 }
 
-// Copies that calls of `tokens` tokens need.
-int64_t LayersNeeded(const BenchPlace& place, const LayerSet& layers, int64_t tokens) {
-  return CopiesNeeded(place, LeastCallBytes(place, layers, tokens), layers.expert_bytes);
+int64_t MostLayersNeeded(const BenchPlace& place, const LayerSet& layers,
+                         const std::vector<int64_t>& tokens) {
+  int64_t most = 1;
+  for (const int64_t count : tokens) most = std::max(most, LayersNeeded(place, layers, count));
+  return most;
 }
 
 void NoteTooFew(const BenchPlace& place, int64_t needed, int64_t have, double bytes_each,
@@ -153,15 +155,31 @@ int64_t CopiesNeeded(const BenchPlace& place, double call_bytes, double kept_byt
   return missing < 0 ? 1 : 2 + static_cast<int64_t>(missing / call_bytes);
 }
 
-double LeastCallBytes(const BenchPlace& place, const LayerSet& layers, int64_t tokens) {
-  const double element_bytes = moert_dtype_bits(place.dtype) / 8;
+bool DealsExperts(const LayerSet& layers, int64_t tokens) {
+  // A sum of top_k random router rows stands out from the other rows if hidden is far above top_k.
   const BenchShape& shape = layers.shape;
-  return layers.fixed_bytes + layers.expert_bytes * static_cast<double>(shape.top_k) +
-         2 * static_cast<double>(tokens) * static_cast<double>(shape.hidden) * element_bytes;
+  return !layers.memory.empty() && tokens * shape.top_k < shape.experts &&
+         16 * shape.top_k <= shape.hidden;
 }
 
-Status MakeShapeLayers(const BenchPlace& place, const BenchShape& shape, int64_t min_tokens,
-                       LayerSet* out, std::string* note) {
+int64_t LayersNeeded(const BenchPlace& place, const LayerSet& layers, int64_t tokens) {
+  const BenchShape& shape = layers.shape;
+  const auto slots = static_cast<double>(tokens * shape.top_k);
+  const auto experts = static_cast<double>(shape.experts);
+  if (DealsExperts(layers, tokens)) {
+    return CopiesNeeded(place, layers.layer_bytes,
+                        layers.layer_bytes - layers.fixed_bytes - slots * layers.expert_bytes);
+  }
+  // Random tokens with as many slots as there are experts hit more than half of them.
+  const double hit = slots < experts ? static_cast<double>(shape.top_k) : experts / 2;
+  const double inputs = 2 * static_cast<double>(tokens) * static_cast<double>(shape.hidden) *
+                        moert_dtype_bits(place.dtype) / 8;
+  return CopiesNeeded(place, layers.fixed_bytes + hit * layers.expert_bytes + inputs,
+                      layers.expert_bytes);
+}
+
+Status MakeShapeLayers(const BenchPlace& place, const BenchShape& shape,
+                       const std::vector<int64_t>& tokens, LayerSet* out, std::string* note) {
   out->shape = shape;
   for (const ShapeWeight& weight : ShapeWeights(shape)) {
     const auto matrix = static_cast<double>(weight.rows) * static_cast<double>(weight.cols);
@@ -170,7 +188,6 @@ Status MakeShapeLayers(const BenchPlace& place, const BenchShape& shape, int64_t
     (IsExpertRole(weight.role) ? out->slot_flops : out->token_flops) += 2 * matrix;
   }
   out->layer_bytes = out->fixed_bytes + out->expert_bytes * static_cast<double>(shape.experts);
-  const int64_t needed = LayersNeeded(place, *out, min_tokens);
   const auto fitting =
       static_cast<int64_t>(static_cast<double>(place.memory_bytes) / out->layer_bytes);
   if (fitting < 1) {
@@ -178,9 +195,11 @@ Status MakeShapeLayers(const BenchPlace& place, const BenchShape& shape, int64_t
                           Bytes(static_cast<uint64_t>(out->layer_bytes)).c_str(),
                           Bytes(place.memory_bytes).c_str());
   }
-  if (fitting < needed) NoteTooFew(place, needed, fitting, out->layer_bytes, note);
   RandomFill fill(place.weights_dtype, std::sqrt(3.0f / static_cast<float>(shape.hidden)));
-  for (int64_t i = 0; i < std::min(needed, fitting); ++i) {
+  MOERT_CLI_TRY(MakeShapeLayer(place, shape, fill, out));
+  const int64_t needed = MostLayersNeeded(place, *out, tokens);
+  if (fitting < needed) NoteTooFew(place, needed, fitting, out->layer_bytes, note);
+  for (int64_t i = 1; i < std::min(needed, fitting); ++i) {
     MOERT_CLI_TRY(MakeShapeLayer(place, shape, fill, out));
   }
   return Status();
@@ -196,8 +215,8 @@ Status ReadManifestShape(const BenchPlace& place, const std::string& path, Bench
   return Status();
 }
 
-Status MakeManifestLayers(const BenchPlace& place, const std::string& path, int64_t min_tokens,
-                          LayerSet* out, std::string* note) {
+Status MakeManifestLayers(const BenchPlace& place, const std::string& path,
+                          const std::vector<int64_t>& tokens, LayerSet* out, std::string* note) {
   Manifest mapped;
   moert_manifest_info info = MOERT_MANIFEST_INFO_INIT;
   MOERT_CLI_TRY(OpenWithLayers(place, path, &mapped, &info));
@@ -210,7 +229,7 @@ Status MakeManifestLayers(const BenchPlace& place, const std::string& path, int6
     if (Alike(first.info, layer)) alike.push_back(i);
   }
   CountManifestLayer(first, out);
-  const int64_t needed = LayersNeeded(place, *out, min_tokens);
+  const int64_t needed = MostLayersNeeded(place, *out, tokens);
   const auto per_reading = static_cast<int64_t>(alike.size());
   const auto fitting =
       static_cast<int64_t>(place.memory_bytes / std::max<uint64_t>(1, info.total_bytes));

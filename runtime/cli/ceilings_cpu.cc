@@ -267,7 +267,8 @@ Status MeasureCpuCeilings(const moert_device_info& device, moert_dtype dtype, Ce
   if (dtype == MOERT_DTYPE_BFLOAT16 && level.bf16.run != nullptr) {
     out->gflops = std::max(f32, MultiplyAddGflops(level.bf16, threads));
   }
-  const size_t lines_per_thread = 4 * CpuLastLevelCacheBytes() / threads / sizeof(Line) / 4 * 4;
+  const uint64_t wanted = std::min(4 * CpuLastLevelCacheBytes(), device.memory_bytes / 8);
+  const size_t lines_per_thread = wanted / threads / sizeof(Line) / 4 * 4;
   const size_t bytes = threads * lines_per_thread * sizeof(Line);
   const Buffer from(bytes);
   const Buffer to(bytes);
@@ -284,7 +285,8 @@ Status MeasureCpuCeilings(const moert_device_info& device, moert_dtype dtype, Ce
 }
 
 uint64_t CpuLastLevelCacheBytes() {
-  constexpr uint64_t kUnknown = 32u << 20;
+  // A virtual machine often reports less cache than its CPUs reach.
+  constexpr uint64_t kLeast = 256u << 20;
   cpu_set_t allowed;
   int level = 0;
   std::map<std::string, uint64_t> caches;
@@ -295,7 +297,7 @@ uint64_t CpuLastLevelCacheBytes() {
   }
   uint64_t bytes = 0;
   for (const auto& [shared, size] : caches) bytes += size;
-  return bytes != 0 ? bytes : kUnknown;
+  return std::max(bytes, kLeast);
 }
 
 }  // namespace moert::cli

@@ -8,7 +8,9 @@ Status OpenManifest(moert_runtime* runtime, const std::string& path, uint32_t fl
   moert_manifest_desc desc = MOERT_MANIFEST_DESC_INIT;
   desc.flags = flags;
   desc.path = path.c_str();
-  return Make(*out, moert_manifest_open, runtime, &desc);
+  Status status = Make(*out, moert_manifest_open, runtime, &desc);
+  if (status.ok() || status.message().find(path) != std::string::npos) return status;
+  return Status::Failure(path + ": " + status.message());
 }
 
 Status DescribeLayer(const moert_manifest* manifest, uint32_t index, LayerDescription* out) {

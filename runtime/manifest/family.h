@@ -20,7 +20,7 @@ struct BuiltInFamily {
 };
 extern const BuiltInFamily kBuiltInFamilies[];
 extern const size_t kNumBuiltInFamilies;
-extern const char kBuiltInFamilyNames[];  // "dbrx, deepseek_v2, ..."
+extern const char kBuiltInFamilyNames[];  // the model types that they describe: "aria, aria_text, ..."
 
 // One tensor (or one an expert, where a name holds "{expert}") that plays a role.
 struct WeightRule {

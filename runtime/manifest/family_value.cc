@@ -63,6 +63,10 @@ Status ParseConfigValue(const Json& json, const std::string& where, int depth, V
     }
     out->character_per_layer = json["character_per_layer"].get<bool>();
   }
+  if (json.contains("power")) {
+    if (!json["power"].is_number()) return BadFamily(where + ".power", "must be a number");
+    out->power = json["power"].get<double>();
+  }
   if (json.contains("times")) {
     return ParseValueAt(json["times"], where + ".times", depth, &out->times.emplace_back());
   }
@@ -81,7 +85,7 @@ Status ParseValueAt(const Json& json, const std::string& where, int depth, Value
   if (json.contains("cases")) return ParseCases(json, where, depth + 1, out);
   if (!json.contains("config")) return BadFamily(where, "an object needs 'config' or 'cases'");
   MOERT_RETURN_IF_ERROR(CheckMembers(
-      json, where, {"config", "default", "null", "character_per_layer", "times"}));
+      json, where, {"config", "default", "null", "character_per_layer", "power", "times"}));
   return ParseConfigValue(json, where, depth + 1, out);
 }
 
@@ -96,8 +100,8 @@ Status ParseParts(const Json& json, const std::string& where, int depth, Conditi
 
 Status ParseTest(const Json& json, const std::string& where, int depth, Condition* out) {
   MOERT_RETURN_IF_ERROR(
-      CheckMembers(json, where, {"config", "default", "null", "character_per_layer", "times",
-                                 "equals", "above"}));
+      CheckMembers(json, where, {"config", "default", "null", "character_per_layer", "power",
+                                 "times", "equals", "above"}));
   MOERT_RETURN_IF_ERROR(ParseConfigValue(json, where, depth, &out->value));
   if (json.contains("equals")) {
     out->kind = Condition::Kind::kEquals;
@@ -159,9 +163,9 @@ Status ParseConditionAt(const Json& json, const std::string& where, int depth, C
     MOERT_RETURN_IF_ERROR(only("layer_from", Kind::kLayerFrom));
     return ParseValueAt(json["layer_from"], where + ".layer_from", depth, &out->value);
   }
-  if (json.contains("layer_below")) {
-    MOERT_RETURN_IF_ERROR(only("layer_below", Kind::kLayerBelow));
-    return ParseValueAt(json["layer_below"], where + ".layer_below", depth, &out->value);
+  if (json.contains("layer_to")) {
+    MOERT_RETURN_IF_ERROR(only("layer_to", Kind::kLayerTo));
+    return ParseValueAt(json["layer_to"], where + ".layer_to", depth, &out->value);
   }
   if (json.contains("layer_every")) {
     out->kind = Kind::kLayerEvery;
@@ -175,7 +179,7 @@ Status ParseConditionAt(const Json& json, const std::string& where, int depth, C
   }
   return BadFamily(where,
                    "is not a condition; accepted are config, present, tensor, layer_from, "
-                   "layer_below, layer_in, layer_every, all, any, not");
+                   "layer_to, layer_in, layer_every, all, any, not");
 }
 
 Status BadConfig(const FamilyContext& context, const char* what, const Json& found,
@@ -241,8 +245,8 @@ Status HoldsForLayer(const Condition& condition, const FamilyContext& context, c
   MOERT_RETURN_IF_ERROR(EvaluateInteger(condition.value, context, what, &value));
   if (condition.kind == Kind::kLayerFrom) {
     *out = context.layer >= value;
-  } else if (condition.kind == Kind::kLayerBelow) {
-    *out = context.layer < value;
+  } else if (condition.kind == Kind::kLayerTo) {
+    *out = context.layer <= value;
   } else {
     MOERT_RETURN_IF_ERROR(EvaluateInteger(condition.offset, context, what, &offset));
     if (value < 1) return BadConfig(context, what, Json(value), "a period of 1 or more");
@@ -321,12 +325,14 @@ Status Evaluate(const Value& value, const FamilyContext& context, const char* wh
     return CorruptData(MOERT_CORRUPTION_FIELD, "%s: %s is missing: none of %s is there",
                        context.config_name, what, JoinPaths(value.paths).c_str());
   }
-  if (value.times.empty()) return Status();
-  Json factor;
-  MOERT_RETURN_IF_ERROR(Evaluate(value.times[0], context, what, &factor));
+  if (value.times.empty() && value.power == 1) return Status();
+  Json factor = 1;
+  if (!value.times.empty()) {
+    MOERT_RETURN_IF_ERROR(Evaluate(value.times[0], context, what, &factor));
+  }
   if (!out->is_number()) return BadConfig(context, what, *out, "a number");
   if (!factor.is_number()) return BadConfig(context, what, factor, "a number");
-  *out = out->get<double>() * factor.get<double>();
+  *out = std::pow(out->get<double>(), value.power) * factor.get<double>();
   return Status();
 }
 

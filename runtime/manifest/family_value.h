@@ -40,6 +40,7 @@ struct Value {
   Json if_null;   // discarded: null counts as absent
   bool character_per_layer = false;  // a string in the config holds one character a layer
   std::vector<Value> times;          // one factor, or none
+  double power = 1;                  // applied before the factor
   std::vector<ValueCase> cases;
 
   Value();
@@ -53,8 +54,8 @@ struct Condition {
     kAbove,      // value > operands[0]
     kPresent,    // the config has a path, not null
     kTensor,     // the layer has a tensor `text`
-    kLayerFrom,  // layer >= value
-    kLayerBelow, // layer < value
+    kLayerFrom,   // layer >= value
+    kLayerTo,     // layer <= value
     kLayerIn,    // the config's list holds the layer
     kLayerEvery, // (layer - offset) is a multiple of value
     kAll,

@@ -62,7 +62,7 @@ class Manifest {
 // Writes a manifest for a checkpoint (moert_manifest_pack). Does not call desc.free_fn.
 Status PackCheckpoint(Allocator& allocator, const Logger& log, const moert_pack_desc& desc,
                       moert_pack_result* result);
-// Built-in families, comma separated.
+// The model types that the built-in families describe, separated by commas.
 const char* FamilyNames();
 
 }  // namespace moert

@@ -342,7 +342,7 @@ Status PackCheckpoint(Allocator& allocator, const Logger& log, const moert_pack_
   result->num_tensors = checkpoint.table.tensors().size();
   result->total_bytes = 0;
   for (const Shard& shard : checkpoint.shards) result->total_bytes += shard.file->size();
-  log.Log(MOERT_LOG_LEVEL_INFO, "wrote '%s': family %s, %u MoE layers, %u others, %llu tensors",
+  log.Log(MOERT_LOG_LEVEL_DEBUG, "wrote '%s': family %s, %u MoE layers, %u others, %llu tensors",
           output.c_str(), checkpoint.family.name.c_str(), result->num_layers, plan.num_skipped,
           static_cast<unsigned long long>(result->num_tensors));
   return Status();

@@ -14,9 +14,6 @@ constexpr int64_t kMmaRows = 128;   // of a tile, in kernels/cuda/linear_mma.h
 constexpr int64_t kUnitRows = 16;   // of a unit, in kernels/cuda/linear_stream.h
 constexpr int64_t kMostStreamRows = 64;
 
-const void* Offset(const void* data, moert_dtype dtype, int64_t elements) {
-  return static_cast<const char*>(data) + elements * ElementSize(dtype);
-}
 void* Offset(void* data, moert_dtype dtype, int64_t elements) {
   return static_cast<char*>(data) + elements * ElementSize(dtype);
 }

@@ -47,10 +47,12 @@ extern swig_voidp _wrap_MoertDtypeName_capi_74796123c6779384(int arg1);
 extern int _wrap_MoertDtypeBits_capi_74796123c6779384(int arg1);
 extern void _wrap_MoertMatrixInit_capi_74796123c6779384(swig_voidp arg1, swig_voidp arg2, swig_type_1 arg3, swig_type_2 arg4, int arg5);
 extern swig_voidp _wrap_MoertRuntimeCreate_capi_74796123c6779384(swig_voidp arg1, swig_voidp arg2);
+extern void _wrap_MoertRuntimeRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertRuntimeRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertRuntimeNumDevices_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_MoertRuntimeDeviceInfo_capi_74796123c6779384(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertDeviceCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3, swig_voidp arg4);
+extern void _wrap_MoertDeviceRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertDeviceRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertDeviceGetInfo_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_MoertDeviceAlloc_capi_74796123c6779384(uintptr_t arg1, swig_type_3 arg2, swig_voidp arg3);
@@ -59,6 +61,7 @@ extern swig_voidp _wrap_MoertHostAlloc_capi_74796123c6779384(uintptr_t arg1, swi
 extern void _wrap_MoertHostFree_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_MoertStreamCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertStreamImport_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertStreamRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertStreamRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertStreamNative_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertStreamCopy_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3, swig_type_5 arg4);
@@ -66,6 +69,7 @@ extern swig_voidp _wrap_MoertStreamReserve_capi_74796123c6779384(uintptr_t arg1,
 extern swig_voidp _wrap_MoertStreamSynchronize_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertStreamCheck_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertEventCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
+extern void _wrap_MoertEventRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertEventRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertEventRecord_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2);
 extern swig_voidp _wrap_MoertEventQuery_capi_74796123c6779384(uintptr_t arg1);
@@ -74,6 +78,7 @@ extern swig_voidp _wrap_MoertStreamWaitEvent_capi_74796123c6779384(uintptr_t arg
 extern swig_voidp _wrap_MoertManifestPack_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertFamilyNames_capi_74796123c6779384(void);
 extern swig_voidp _wrap_MoertManifestOpen_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertManifestRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertManifestRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertManifestVerify_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, uintptr_t arg3);
 extern swig_voidp _wrap_MoertManifestGetInfo_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
@@ -88,22 +93,26 @@ extern swig_voidp _wrap_MoertManifestLayerActivation_capi_74796123c6779384(uintp
 extern swig_voidp _wrap_MoertManifestLayerWeight_capi_74796123c6779384(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
 extern swig_voidp _wrap_MoertLayerCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertLayerOpen_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, int arg3, swig_voidp arg4, swig_voidp arg5);
+extern void _wrap_MoertLayerRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertLayerRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertLayerGetInfo_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_MoertLayerWeight_capi_74796123c6779384(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
 extern swig_voidp _wrap_MoertLayerWorkspaceSize_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertLayerForward_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertRouterCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertRouterRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertRouterRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertRouterWorkspaceSize_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertRouterForward_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertGateCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertGateRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertGateRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertGateForward_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertLayerSavedSize_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertLayerBackwardWorkspaceSize_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertLayerBackward_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
 extern swig_voidp _wrap_MoertOptimizerCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertOptimizerRetain_capi_74796123c6779384(uintptr_t arg1);
 extern void _wrap_MoertOptimizerRelease_capi_74796123c6779384(uintptr_t arg1);
 extern swig_voidp _wrap_MoertOptimizerStep_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3, int arg4, swig_voidp arg5, int arg6);
 extern void _wrap_MoertErrorInit_capi_74796123c6779384(swig_voidp arg1);
@@ -233,6 +242,11 @@ func MoertRuntimeCreate(arg1 unsafe.Pointer, arg2 unsafe.Pointer) (_swig_ret err
 	return swig_r_1
 }
 
+func MoertRuntimeRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertRuntimeRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+}
+
 func MoertRuntimeRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
 	C._wrap_MoertRuntimeRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
@@ -269,6 +283,11 @@ func MoertDeviceCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer, a
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
+}
+
+func MoertDeviceRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertDeviceRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
 }
 
 func MoertDeviceRelease(arg1 uintptr) {
@@ -342,6 +361,11 @@ func MoertStreamImport(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 	return swig_r_1
 }
 
+func MoertStreamRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertStreamRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+}
+
 func MoertStreamRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
 	C._wrap_MoertStreamRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
@@ -402,6 +426,11 @@ func MoertEventCreate(arg1 uintptr, arg2 unsafe.Pointer) (_swig_ret error) {
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
+}
+
+func MoertEventRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertEventRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
 }
 
 func MoertEventRelease(arg1 uintptr) {
@@ -475,6 +504,11 @@ func MoertManifestOpen(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
+}
+
+func MoertManifestRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertManifestRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
 }
 
 func MoertManifestRelease(arg1 uintptr) {
@@ -628,6 +662,11 @@ func MoertLayerOpen(arg1 uintptr, arg2 uintptr, arg3 uint32, arg4 unsafe.Pointer
 	return swig_r_1
 }
 
+func MoertLayerRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertLayerRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+}
+
 func MoertLayerRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
 	C._wrap_MoertLayerRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
@@ -688,6 +727,11 @@ func MoertRouterCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 	return swig_r_1
 }
 
+func MoertRouterRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertRouterRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+}
+
 func MoertRouterRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
 	C._wrap_MoertRouterRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
@@ -724,6 +768,11 @@ func MoertGateCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (_s
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
+}
+
+func MoertGateRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertGateRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
 }
 
 func MoertGateRelease(arg1 uintptr) {
@@ -784,6 +833,11 @@ func MoertOptimizerCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
+}
+
+func MoertOptimizerRetain(arg1 uintptr) {
+	_swig_i_0 := arg1
+	C._wrap_MoertOptimizerRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
 }
 
 func MoertOptimizerRelease(arg1 uintptr) {

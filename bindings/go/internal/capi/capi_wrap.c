@@ -310,9 +310,19 @@ char *_wrap_MoertRuntimeCreate_capi_74796123c6779384(moert_runtime_desc *_swig_g
   result = (moert_status)moert_runtime_create((struct moert_runtime_desc const *)arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertRuntimeRetain_capi_74796123c6779384(moert_runtime *_swig_go_0) {
+  moert_runtime *arg1 = (moert_runtime *) 0 ;
+  
+  arg1 = (moert_runtime *)_swig_go_0; 
+  
+  moert_runtime_retain((struct moert_runtime const *)arg1);
+  
 }
 
 
@@ -344,7 +354,7 @@ char *_wrap_MoertRuntimeNumDevices_capi_74796123c6779384(moert_runtime *_swig_go
   result = (moert_status)moert_runtime_num_devices((struct moert_runtime const *)arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
 }
@@ -370,7 +380,7 @@ char *_wrap_MoertRuntimeDeviceInfo_capi_74796123c6779384(moert_runtime *_swig_go
   result = (moert_status)moert_runtime_device_info((struct moert_runtime const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -398,10 +408,20 @@ char *_wrap_MoertDeviceCreate_capi_74796123c6779384(moert_runtime *_swig_go_0, c
   result = (moert_status)moert_device_create(arg1,(char const *)arg2,(struct moert_device_desc const *)arg3,arg4,arg5);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg5);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg5);
   
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertDeviceRetain_capi_74796123c6779384(moert_device *_swig_go_0) {
+  moert_device *arg1 = (moert_device *) 0 ;
+  
+  arg1 = (moert_device *)_swig_go_0; 
+  
+  moert_device_retain((struct moert_device const *)arg1);
+  
 }
 
 
@@ -433,7 +453,7 @@ char *_wrap_MoertDeviceGetInfo_capi_74796123c6779384(moert_device *_swig_go_0, m
   result = (moert_status)moert_device_get_info((struct moert_device const *)arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
 }
@@ -459,7 +479,7 @@ char *_wrap_MoertDeviceAlloc_capi_74796123c6779384(moert_device *_swig_go_0, lon
   result = (moert_status)moert_device_alloc((struct moert_device const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -497,7 +517,7 @@ char *_wrap_MoertHostAlloc_capi_74796123c6779384(moert_device *_swig_go_0, long 
   result = (moert_status)moert_host_alloc((struct moert_device const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -535,7 +555,7 @@ char *_wrap_MoertStreamCreate_capi_74796123c6779384(moert_device *_swig_go_0, mo
   result = (moert_status)moert_stream_create(arg1,(struct moert_stream_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -561,9 +581,19 @@ char *_wrap_MoertStreamImport_capi_74796123c6779384(moert_device *_swig_go_0, vo
   result = (moert_status)moert_stream_import(arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertStreamRetain_capi_74796123c6779384(moert_stream *_swig_go_0) {
+  moert_stream *arg1 = (moert_stream *) 0 ;
+  
+  arg1 = (moert_stream *)_swig_go_0; 
+  
+  moert_stream_retain((struct moert_stream const *)arg1);
+  
 }
 
 
@@ -612,7 +642,7 @@ char *_wrap_MoertStreamCopy_capi_74796123c6779384(moert_stream *_swig_go_0, void
   result = (moert_status)moert_stream_copy(arg1,arg2,(void const *)arg3,arg4,arg5);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg5);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg5);
   
   return _swig_go_result;
 }
@@ -636,7 +666,7 @@ char *_wrap_MoertStreamReserve_capi_74796123c6779384(moert_stream *_swig_go_0, l
   result = (moert_status)moert_stream_reserve(arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
 }
@@ -658,7 +688,7 @@ char *_wrap_MoertStreamSynchronize_capi_74796123c6779384(moert_stream *_swig_go_
   result = (moert_status)moert_stream_synchronize(arg1,arg2);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg2);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg2);
   
   return _swig_go_result;
 }
@@ -680,7 +710,7 @@ char *_wrap_MoertStreamCheck_capi_74796123c6779384(moert_stream *_swig_go_0) {
   result = (moert_status)moert_stream_check(arg1,arg2);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg2);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg2);
   
   return _swig_go_result;
 }
@@ -704,9 +734,19 @@ char *_wrap_MoertEventCreate_capi_74796123c6779384(moert_device *_swig_go_0, moe
   result = (moert_status)moert_event_create(arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertEventRetain_capi_74796123c6779384(moert_event *_swig_go_0) {
+  moert_event *arg1 = (moert_event *) 0 ;
+  
+  arg1 = (moert_event *)_swig_go_0; 
+  
+  moert_event_retain((struct moert_event const *)arg1);
+  
 }
 
 
@@ -738,7 +778,7 @@ char *_wrap_MoertEventRecord_capi_74796123c6779384(moert_event *_swig_go_0, moer
   result = (moert_status)moert_event_record(arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
 }
@@ -760,7 +800,7 @@ char *_wrap_MoertEventQuery_capi_74796123c6779384(moert_event *_swig_go_0) {
   result = (moert_status)moert_event_query((struct moert_event const *)arg1,arg2);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg2);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg2);
   
   return _swig_go_result;
 }
@@ -782,7 +822,7 @@ char *_wrap_MoertEventWait_capi_74796123c6779384(moert_event *_swig_go_0) {
   result = (moert_status)moert_event_wait((struct moert_event const *)arg1,arg2);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg2);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg2);
   
   return _swig_go_result;
 }
@@ -806,7 +846,7 @@ char *_wrap_MoertStreamWaitEvent_capi_74796123c6779384(moert_stream *_swig_go_0,
   result = (moert_status)moert_stream_wait_event(arg1,(struct moert_event const *)arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
 }
@@ -832,7 +872,7 @@ char *_wrap_MoertManifestPack_capi_74796123c6779384(moert_runtime *_swig_go_0, m
   result = (moert_status)moert_manifest_pack(arg1,(struct moert_pack_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -869,9 +909,19 @@ char *_wrap_MoertManifestOpen_capi_74796123c6779384(moert_runtime *_swig_go_0, m
   result = (moert_status)moert_manifest_open(arg1,(struct moert_manifest_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertManifestRetain_capi_74796123c6779384(moert_manifest *_swig_go_0) {
+  moert_manifest *arg1 = (moert_manifest *) 0 ;
+  
+  arg1 = (moert_manifest *)_swig_go_0; 
+  
+  moert_manifest_retain((struct moert_manifest const *)arg1);
+  
 }
 
 
@@ -905,7 +955,7 @@ char *_wrap_MoertManifestVerify_capi_74796123c6779384(moert_manifest *_swig_go_0
   result = (moert_status)moert_manifest_verify((struct moert_manifest const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -929,7 +979,7 @@ char *_wrap_MoertManifestGetInfo_capi_74796123c6779384(moert_manifest *_swig_go_
   result = (moert_status)moert_manifest_get_info((struct moert_manifest const *)arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
 }
@@ -955,7 +1005,7 @@ char *_wrap_MoertManifestFile_capi_74796123c6779384(moert_manifest *_swig_go_0, 
   result = (moert_status)moert_manifest_file((struct moert_manifest const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -981,7 +1031,7 @@ char *_wrap_MoertManifestTensor_capi_74796123c6779384(moert_manifest *_swig_go_0
   result = (moert_status)moert_manifest_tensor((struct moert_manifest const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1007,7 +1057,7 @@ char *_wrap_MoertManifestFindTensor_capi_74796123c6779384(moert_manifest *_swig_
   result = (moert_status)moert_manifest_find_tensor((struct moert_manifest const *)arg1,(char const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   
   return _swig_go_result;
@@ -1034,7 +1084,7 @@ char *_wrap_MoertManifestTensorData_capi_74796123c6779384(moert_manifest *_swig_
   result = (moert_status)moert_manifest_tensor_data((struct moert_manifest const *)arg1,arg2,(void const **)arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1060,7 +1110,7 @@ char *_wrap_MoertManifestLayer_capi_74796123c6779384(moert_manifest *_swig_go_0,
   result = (moert_status)moert_manifest_layer((struct moert_manifest const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1086,7 +1136,7 @@ char *_wrap_MoertManifestFindLayer_capi_74796123c6779384(moert_manifest *_swig_g
   result = (moert_status)moert_manifest_find_layer((struct moert_manifest const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1112,7 +1162,7 @@ char *_wrap_MoertManifestLayerRouting_capi_74796123c6779384(moert_manifest *_swi
   result = (moert_status)moert_manifest_layer_routing((struct moert_manifest const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1140,7 +1190,7 @@ char *_wrap_MoertManifestLayerActivation_capi_74796123c6779384(moert_manifest *_
   result = (moert_status)moert_manifest_layer_activation((struct moert_manifest const *)arg1,arg2,arg3,arg4,arg5);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg5);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg5);
   
   return _swig_go_result;
 }
@@ -1168,7 +1218,7 @@ char *_wrap_MoertManifestLayerWeight_capi_74796123c6779384(moert_manifest *_swig
   result = (moert_status)moert_manifest_layer_weight((struct moert_manifest const *)arg1,arg2,arg3,arg4,arg5);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg5);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg5);
   
   return _swig_go_result;
 }
@@ -1194,7 +1244,7 @@ char *_wrap_MoertLayerCreate_capi_74796123c6779384(moert_device *_swig_go_0, moe
   result = (moert_status)moert_layer_create(arg1,(struct moert_layer_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1224,9 +1274,19 @@ char *_wrap_MoertLayerOpen_capi_74796123c6779384(moert_device *_swig_go_0, moert
   result = (moert_status)moert_layer_open(arg1,(struct moert_manifest const *)arg2,arg3,(struct moert_layer_open_desc const *)arg4,arg5,arg6);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg6);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg6);
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertLayerRetain_capi_74796123c6779384(moert_layer *_swig_go_0) {
+  moert_layer *arg1 = (moert_layer *) 0 ;
+  
+  arg1 = (moert_layer *)_swig_go_0; 
+  
+  moert_layer_retain((struct moert_layer const *)arg1);
+  
 }
 
 
@@ -1258,7 +1318,7 @@ char *_wrap_MoertLayerGetInfo_capi_74796123c6779384(moert_layer *_swig_go_0, moe
   result = (moert_status)moert_layer_get_info((struct moert_layer const *)arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg3);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
   
   return _swig_go_result;
 }
@@ -1286,7 +1346,7 @@ char *_wrap_MoertLayerWeight_capi_74796123c6779384(moert_layer *_swig_go_0, int 
   result = (moert_status)moert_layer_weight((struct moert_layer const *)arg1,arg2,arg3,arg4,arg5);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg5);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg5);
   
   return _swig_go_result;
 }
@@ -1312,7 +1372,7 @@ char *_wrap_MoertLayerWorkspaceSize_capi_74796123c6779384(moert_layer *_swig_go_
   result = (moert_status)moert_layer_workspace_size((struct moert_layer const *)arg1,(struct moert_layer_forward_args const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1338,7 +1398,7 @@ char *_wrap_MoertLayerForward_capi_74796123c6779384(moert_layer *_swig_go_0, moe
   result = (moert_status)moert_layer_forward((struct moert_layer const *)arg1,arg2,(struct moert_layer_forward_args const *)arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1364,9 +1424,19 @@ char *_wrap_MoertRouterCreate_capi_74796123c6779384(moert_device *_swig_go_0, mo
   result = (moert_status)moert_router_create(arg1,(struct moert_router_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertRouterRetain_capi_74796123c6779384(moert_router *_swig_go_0) {
+  moert_router *arg1 = (moert_router *) 0 ;
+  
+  arg1 = (moert_router *)_swig_go_0; 
+  
+  moert_router_retain((struct moert_router const *)arg1);
+  
 }
 
 
@@ -1400,7 +1470,7 @@ char *_wrap_MoertRouterWorkspaceSize_capi_74796123c6779384(moert_router *_swig_g
   result = (moert_status)moert_router_workspace_size((struct moert_router const *)arg1,(struct moert_router_forward_args const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1426,7 +1496,7 @@ char *_wrap_MoertRouterForward_capi_74796123c6779384(moert_router *_swig_go_0, m
   result = (moert_status)moert_router_forward((struct moert_router const *)arg1,arg2,(struct moert_router_forward_args const *)arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1452,9 +1522,19 @@ char *_wrap_MoertGateCreate_capi_74796123c6779384(moert_device *_swig_go_0, moer
   result = (moert_status)moert_gate_create(arg1,(struct moert_gate_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertGateRetain_capi_74796123c6779384(moert_gate *_swig_go_0) {
+  moert_gate *arg1 = (moert_gate *) 0 ;
+  
+  arg1 = (moert_gate *)_swig_go_0; 
+  
+  moert_gate_retain((struct moert_gate const *)arg1);
+  
 }
 
 
@@ -1488,7 +1568,7 @@ char *_wrap_MoertGateForward_capi_74796123c6779384(moert_gate *_swig_go_0, moert
   result = (moert_status)moert_gate_forward((struct moert_gate const *)arg1,arg2,(struct moert_gate_forward_args const *)arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1514,7 +1594,7 @@ char *_wrap_MoertLayerSavedSize_capi_74796123c6779384(moert_layer *_swig_go_0, m
   result = (moert_status)moert_layer_saved_size((struct moert_layer const *)arg1,(struct moert_layer_forward_args const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1540,7 +1620,7 @@ char *_wrap_MoertLayerBackwardWorkspaceSize_capi_74796123c6779384(moert_layer *_
   result = (moert_status)moert_layer_backward_workspace_size((struct moert_layer const *)arg1,(struct moert_layer_backward_args const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1566,7 +1646,7 @@ char *_wrap_MoertLayerBackward_capi_74796123c6779384(moert_layer *_swig_go_0, mo
   result = (moert_status)moert_layer_backward((struct moert_layer const *)arg1,arg2,(struct moert_layer_backward_args const *)arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
 }
@@ -1592,9 +1672,19 @@ char *_wrap_MoertOptimizerCreate_capi_74796123c6779384(moert_device *_swig_go_0,
   result = (moert_status)moert_optimizer_create(arg1,(struct moert_optimizer_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg4);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
   
   return _swig_go_result;
+}
+
+
+void _wrap_MoertOptimizerRetain_capi_74796123c6779384(moert_optimizer *_swig_go_0) {
+  moert_optimizer *arg1 = (moert_optimizer *) 0 ;
+  
+  arg1 = (moert_optimizer *)_swig_go_0; 
+  
+  moert_optimizer_retain((struct moert_optimizer const *)arg1);
+  
 }
 
 
@@ -1634,7 +1724,7 @@ char *_wrap_MoertOptimizerStep_capi_74796123c6779384(moert_optimizer *_swig_go_0
   result = (moert_status)moert_optimizer_step(arg1,arg2,(struct moert_parameter const *)arg3,arg4,(struct moert_option const *)arg5,arg6,arg7);
   _swig_go_result = NULL; 
   
-  if (result != MOERT_STATUS_OK) result = (void *)moert_go_failure(result, arg7);
+  if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg7);
   
   return _swig_go_result;
 }

@@ -308,7 +308,7 @@ type LayerForwardArgs struct {
 	X             uintptr
 	RouterX       uintptr
 	Y             uintptr
-	Ids           uintptr
+	IDs           uintptr
 	Weights       uintptr
 	Logits        uintptr
 	ExpertCounts  uintptr
@@ -337,7 +337,7 @@ type RouterForwardArgs struct {
 	Flags         uint32
 	X             uintptr
 	GivenLogits   uintptr
-	Ids           uintptr
+	IDs           uintptr
 	Weights       uintptr
 	Logits        uintptr
 	ExpertCounts  uintptr
@@ -382,7 +382,7 @@ type LayerBackwardArgs struct {
 	Flags         uint32
 	X             uintptr
 	RouterX       uintptr
-	Ids           uintptr
+	IDs           uintptr
 	Weights       uintptr
 	Dy            uintptr
 	Dx            uintptr

@@ -225,10 +225,10 @@ impl<'a> LayerConfig<'a> {
             routing: &routing,
             activation: pointer(&activation),
             shared_activation: pointer(&shared_activation),
-            weights: weights.as_ptr(),
+            weights: list(&weights),
             num_weights: weights.len() as u32,
             num_local_experts: self.local_experts.len() as u32,
-            local_experts: self.local_experts.as_ptr(),
+            local_experts: list(&self.local_experts),
             ..self.raw
         };
         let mut out = ptr::null_mut();
@@ -240,6 +240,15 @@ impl<'a> LayerConfig<'a> {
 
 fn pointer<T>(value: &Option<T>) -> *const T {
     value.as_ref().map_or(ptr::null(), |v| v)
+}
+
+/// The address of a list; NULL if there is none.
+pub(crate) fn list<T>(values: &[T]) -> *const T {
+    if values.is_empty() {
+        ptr::null()
+    } else {
+        values.as_ptr()
+    }
 }
 
 /// Options of a layer from a manifest.
@@ -292,7 +301,7 @@ impl Layer {
             flags: options.trainable as u32 * sys::MOERT_LAYER_FLAG_TRAINABLE,
             dtype: options.dtype.to_raw(),
             num_local_experts: options.local_experts.len() as u32,
-            local_experts: options.local_experts.as_ptr(),
+            local_experts: list(&options.local_experts),
             ..Default::default()
         };
         let (device_ptr, manifest) = (device.as_ptr(), manifest.as_ptr());

@@ -8,12 +8,12 @@
 //! use moert::{Forward, LayerConfig, Role, Routing, Runtime, Weight};
 //!
 //! let device = Runtime::new()?.device("cpu")?;
-//! let (router, up_down) = ([1.0f32, 0.0], [1.0f32, 0.0, 0.0, 1.0]);
-//! let layer = LayerConfig::new(1, 1, Routing::new(2, 1))
-//!     .weight(Weight::new(Role::Router, &router, 2, 1))
-//!     .weight(Weight::new(Role::ExpertGate, &up_down[..2], 1, 1))
-//!     .weight(Weight::new(Role::ExpertUp, &up_down[..2], 1, 1))
-//!     .weight(Weight::new(Role::ExpertDown, &up_down[..2], 1, 1))
+//! let one = [1.0f32];
+//! let layer = LayerConfig::new(1, 1, Routing::new(1, 1))
+//!     .weight(Weight::new(Role::Router, &one, 1, 1))
+//!     .weight(Weight::new(Role::ExpertGate, &one, 1, 1))
+//!     .weight(Weight::new(Role::ExpertUp, &one, 1, 1))
+//!     .weight(Weight::new(Role::ExpertDown, &one, 1, 1))
 //!     .build(&device)?;
 //! let (x, mut y) = ([1.0f32], [0.0f32]);
 //! layer.forward(&mut device.stream()?, Forward::new(&x, &mut y))?;

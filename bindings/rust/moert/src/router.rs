@@ -2,6 +2,7 @@
 //! Routers on their own.
 use crate::error::call;
 use crate::handle::Handle;
+use crate::layer::list;
 use crate::stream::{launch, pointers, Access, Operand, Operands, Pointers};
 use crate::{sys, Device, Dtype, Matrix, MatrixMut, Result, Routing, Stream, Weight};
 use std::ptr;
@@ -46,7 +47,7 @@ impl<'a> RouterConfig<'a> {
             num_weights: weights.len() as u32,
             hidden: self.hidden,
             routing: &routing,
-            weights: weights.as_ptr(),
+            weights: list(&weights),
             ..Default::default()
         };
         let mut out = ptr::null_mut();

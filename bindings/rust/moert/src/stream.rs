@@ -325,3 +325,28 @@ fn copy_out<const N: usize>(stream: &mut Stream, operands: &Operands<N>) -> Resu
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{GateConfig, GateForward, GateKind, MatrixMut, Runtime};
+
+    /// The CPU needs no staging, but can be made to do it.
+    #[test]
+    fn staged_slices_give_the_same_and_keep_the_gaps_between_rows() {
+        let device = Runtime::new().unwrap().device("cpu").unwrap();
+        let gate = GateConfig::new(GateKind::MultiplyRows, 2).build(&device).unwrap();
+        let mut stream = device.async_stream().unwrap();
+        stream.force_staging();
+        let (x, g) = ([1.0f32, 2.0, 9.0, 3.0, 4.0], [0.0f32, 0.0]);
+        let mut out = [7.0f32; 6];
+        let args = GateForward::new(
+            Matrix::strided(&x, 2, 2, 3),
+            &g,
+            MatrixMut::strided(&mut out, 2, 2, 4),
+        );
+        gate.forward(&mut stream, args).unwrap();
+        assert_eq!(out, [0.5, 1.0, 7.0, 7.0, 1.5, 2.0]);
+        assert!(stream.stage.is_some());
+    }
+}

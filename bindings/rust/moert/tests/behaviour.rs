@@ -57,8 +57,8 @@ fn a_failure_brings_its_status_and_text() {
     assert_eq!(error.status(), Status::NotFound);
     assert!(error.message().contains("/no/such/file.moem"), "{}", error);
 
-    let bytes = ManifestConfig::default().open_bytes(&runtime, b"not a manifest, too short");
-    let error = bytes.unwrap_err();
+    let config = ManifestConfig::default().base_dir("/tmp");
+    let error = config.open_bytes(&runtime, b"not a manifest, too short").unwrap_err();
     assert_eq!(error.status(), Status::CorruptData);
     assert!(error.corruption().is_some());
 }

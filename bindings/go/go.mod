@@ -1,0 +1,3 @@
+module moert
+
+go 1.19
