@@ -33,6 +33,10 @@ def raw(library, t):
     return SCALARS[t.name]
 
 
+def identifier(name):
+    return "@" + name if name in ("in", "out", "ref") else name
+
+
 def native(s):
     return "Native" + pascal(s.short_name)
 
@@ -54,7 +58,7 @@ def structs(library):
             if isinstance(f.type, Array):
                 yield f"    internal fixed {raw(library, f.type.of)} {f.name}[{f.type.count}];\n"
             else:
-                yield f"    internal {raw(library, f.type)} {f.name};\n"
+                yield f"    internal {raw(library, f.type)} {identifier(f.name)};\n"
         yield "}\n"
     yield from sizes(library)
     yield "\n}\n"

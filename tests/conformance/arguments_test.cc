@@ -262,7 +262,7 @@ TEST_CASE("shapes that disagree, and strides below the columns, are named") {
                  {&GoodCall::ids, &moert_matrix::row_stride, -2, "ids.row_stride -2"},
                  {&GoodCall::y, &moert_matrix::row_stride, int64_t{1} << 62, "y"}};
     for (const Case& c : cases) {
-      CAPTURE(c.text);
+      INFO("wanted ", std::string(c.text));
       GoodCall call(device);
       (call.*c.matrix).*c.field = c.value;
       call.Refused(kInvalid, c.text);
@@ -396,7 +396,7 @@ TEST_CASE("routings that make no sense are refused, each naming the value") {
     good.top_k = 2;
     CHECK_OK(CreateRouter(device, good, &error));
     for (const Case& c : cases) {
-      CAPTURE(c.text);
+      INFO("wanted ", std::string(c.text));
       moert_routing bad = good;
       c.spoil(&bad);
       CHECK_REFUSED(CreateRouter(device, bad, &error), kInvalid, c.text);
@@ -453,7 +453,7 @@ TEST_CASE("layers whose weights do not fit them are refused, each naming the rol
        "EXPERT_GATE"}};
   ForEachDevice([&](Device& device) {
     for (const Case& c : cases) {
-      CAPTURE(c.text);
+      INFO("wanted ", std::string(c.text));
       LayerSource source(device, reference, {});
       int freed = 0;
       source.desc.user_data = &freed;
@@ -625,7 +625,7 @@ TEST_CASE("gate ops refuse what their kind does not take, and overlaps that are 
 TEST_CASE("devices that are not there are named, with what there is or was tried") {
   const Runtime runtime = MakeRuntime();
   for (const char* name : {"cpu:1", "cuda", "cuda:x", "abacus", "abacus:0", ""}) {
-    CAPTURE(name);
+    INFO("name ", std::string(name));
     DeviceHandle out;
     Error error;
     const moert_status status = moert_device_create(runtime, name, nullptr, out.out(), &error);

@@ -110,7 +110,7 @@ TEST_CASE("gate ops equal the formula, out of place, over x, over acc and with a
     Rng rng;
     CAPTURE(rng.seed);
     for (moert_dtype dtype : {MOERT_DTYPE_FLOAT32, MOERT_DTYPE_BFLOAT16, MOERT_DTYPE_FLOAT16}) {
-      INFO("dtype ", moert_dtype_name(dtype));
+      INFO("dtype ", std::string(moert_dtype_name(dtype)));
       for (moert_gate_kind kind : kKinds) {
         CAPTURE(kind);
         ForEachDevice([&](Device& device) {

@@ -61,7 +61,7 @@ struct Sample {
 
 TEST_CASE("layers with random knobs, sizes and layouts equal the float64 reference") {
   for (moert_dtype dtype : kDtypes) {
-    INFO("dtype ", moert_dtype_name(dtype));
+    INFO("dtype ", std::string(moert_dtype_name(dtype)));
     const int rounds = Scaled(100);
     for (int round = 0; round < rounds; ++round) {
       Rng rng;

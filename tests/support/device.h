@@ -5,7 +5,6 @@
 #ifndef MOERT_TESTS_SUPPORT_DEVICE_H_
 #define MOERT_TESTS_SUPPORT_DEVICE_H_
 
-#define DOCTEST_CONFIG_TREAT_CHAR_STAR_AS_STRING
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -25,27 +24,30 @@ struct Error : moert_error {
   }
 };
 
+// A status as failed tests print it; doctest shows a const char* as an address.
+inline std::string Name(moert_status status) { return moert_status_name(status); }
+
 // `call` ends in an `error` argument of that name: CHECK_OK(moert_x(..., &error)).
-#define MOERT_TEST_OK(assertion, call)                                  \
-  do {                                                                  \
-    ::moert::test::Error error;                                         \
-    const moert_status status_ = (call);                                \
-    INFO(#call, ": ", moert_status_name(status_), ": ", error.message); \
-    assertion(status_ == MOERT_STATUS_OK);                              \
+#define MOERT_TEST_OK(assertion, call)                                    \
+  do {                                                                    \
+    ::moert::test::Error error;                                           \
+    const moert_status status_ = (call);                                  \
+    INFO(#call, ": ", ::moert::test::Name(status_), ": ", error.message); \
+    assertion(status_ == MOERT_STATUS_OK);                                \
   } while (false)
 #define CHECK_OK(call) MOERT_TEST_OK(CHECK, call)
 #define REQUIRE_OK(call) MOERT_TEST_OK(REQUIRE, call)
 
 // The call fails with that status and a message that has `text` in it.
-#define CHECK_REFUSED(call, wanted, text)                                                   \
-  do {                                                                                      \
-    ::moert::test::Error error;                                                             \
-    const moert_status status_ = (call);                                                    \
-    INFO(#call, ": ", moert_status_name(status_), ": ", error.message, " (wanted \"", text, \
-         "\")");                                                                            \
-    CHECK(status_ == (wanted));                                                             \
-    CHECK(error.code == (wanted));                                                          \
-    CHECK(error.Says(text));                                                                \
+#define CHECK_REFUSED(call, wanted, text)                                               \
+  do {                                                                                  \
+    ::moert::test::Error error;                                                         \
+    const moert_status status_ = (call);                                                \
+    INFO(#call, ": ", ::moert::test::Name(status_), ": ", error.message, " (wanted \"", \
+         std::string(text), "\")");                                                     \
+    CHECK(status_ == (wanted));                                                         \
+    CHECK(error.code == (wanted));                                                      \
+    CHECK(error.Says(text));                                                            \
   } while (false)
 
 // Owns one reference of any handle.

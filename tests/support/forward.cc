@@ -125,6 +125,19 @@ ForwardOutput RunForward(Device& device, const moert_layer* layer, const RefLaye
   return out;
 }
 
+Ints RowIds(const Ints& ids, int64_t row, int64_t top_k) {
+  return Ints(ids.begin() + row * top_k, ids.begin() + (row + 1) * top_k);
+}
+
+bool DistinctAndInRange(const Ints& ids, int32_t experts) {
+  std::vector<bool> seen(experts, false);
+  for (int32_t id : ids) {
+    if (id < 0 || id >= experts || seen[id]) return false;
+    seen[id] = true;
+  }
+  return true;
+}
+
 void CheckLogits(const Mat& got, const Mat& want) {
   double least = 0;  // few logits may nearly cancel by chance; they are of the size of 1 otherwise
   for (double value : want.v) least += value * value;

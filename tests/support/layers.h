@@ -131,6 +131,8 @@ void CheckRouting(const RefRouter& router, const Mat& logits, const Ints& ids, c
 // cancel), it may be as far off as rounding stored values makes the reference itself.
 void CheckOutput(Rng& rng, const RefLayer& layer, const ForwardInput& input, const Ints& ids,
                  const Mat& weights, const Mat& y);
+Ints RowIds(const Ints& ids, int64_t row, int64_t top_k);
+bool DistinctAndInRange(const Ints& ids, int32_t experts);
 // All of it, for one call with read-back.
 void CheckForward(Rng& rng, Device& device, const moert_layer* layer, const RefLayer& reference,
                   const ForwardInput& input);

@@ -47,6 +47,14 @@ internal static unsafe class MoertNative {
     MoertNativePINVOKE.moert_optimizer_drop(address);
   }
 
+  public static void moert_stream_finish(void* stream) {
+    MoertNativePINVOKE.moert_stream_finish(stream);
+  }
+
+  public static void moert_buffer_drop(void* device, void* memory) {
+    MoertNativePINVOKE.moert_buffer_drop(device, memory);
+  }
+
   public static uint moert_abi_version() {
     uint ret = MoertNativePINVOKE.moert_abi_version();
     return ret;
@@ -73,244 +81,244 @@ internal static unsafe class MoertNative {
   }
 
   public static int moert_runtime_num_devices(RuntimeHandle runtime, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_runtime_num_devices(runtime, out_, error);
+    int ret = MoertNativePINVOKE.moert_runtime_num_devices(NativeHandle.Open(runtime), out_, error);
     return ret;
   }
 
   public static int moert_runtime_device_info(RuntimeHandle runtime, uint index, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_runtime_device_info(runtime, index, out_, error);
+    int ret = MoertNativePINVOKE.moert_runtime_device_info(NativeHandle.Open(runtime), index, out_, error);
     return ret;
   }
 
   public static int moert_device_create(RuntimeHandle runtime, void* name, void* desc, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_device_create(runtime, name, desc, out_, error);
+    int ret = MoertNativePINVOKE.moert_device_create(NativeHandle.Open(runtime), name, desc, out_, error);
     return ret;
   }
 
+  public static void moert_device_retain(DeviceHandle device) {
+    MoertNativePINVOKE.moert_device_retain(NativeHandle.Open(device));
+  }
+
   public static int moert_device_get_info(DeviceHandle device, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_device_get_info(device, out_, error);
+    int ret = MoertNativePINVOKE.moert_device_get_info(NativeHandle.Open(device), out_, error);
     return ret;
   }
 
   public static int moert_device_alloc(DeviceHandle device, ulong bytes, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_device_alloc(device, bytes, out_, error);
+    int ret = MoertNativePINVOKE.moert_device_alloc(NativeHandle.Open(device), bytes, out_, error);
     return ret;
   }
 
-  public static void moert_device_free(DeviceHandle device, void* memory) {
-    MoertNativePINVOKE.moert_device_free(device, memory);
-  }
-
   public static int moert_host_alloc(DeviceHandle device, ulong bytes, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_host_alloc(device, bytes, out_, error);
+    int ret = MoertNativePINVOKE.moert_host_alloc(NativeHandle.Open(device), bytes, out_, error);
     return ret;
   }
 
   public static void moert_host_free(DeviceHandle device, void* memory) {
-    MoertNativePINVOKE.moert_host_free(device, memory);
+    MoertNativePINVOKE.moert_host_free(NativeHandle.Open(device), memory);
   }
 
   public static int moert_stream_create(DeviceHandle device, void* desc, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_stream_create(device, desc, out_, error);
+    int ret = MoertNativePINVOKE.moert_stream_create(NativeHandle.Open(device), desc, out_, error);
     return ret;
   }
 
   public static int moert_stream_import(DeviceHandle device, void* native, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_stream_import(device, native, out_, error);
+    int ret = MoertNativePINVOKE.moert_stream_import(NativeHandle.Open(device), native, out_, error);
     return ret;
   }
 
-  public static void* moert_stream_native(StreamHandle stream) { return MoertNativePINVOKE.moert_stream_native(stream); }
+  public static void* moert_stream_native(StreamHandle stream) { return MoertNativePINVOKE.moert_stream_native(NativeHandle.Open(stream)); }
 
   public static int moert_stream_copy(StreamHandle stream, void* destination, void* source, ulong bytes, void* error) {
-    int ret = MoertNativePINVOKE.moert_stream_copy(stream, destination, source, bytes, error);
+    int ret = MoertNativePINVOKE.moert_stream_copy(NativeHandle.Open(stream), destination, source, bytes, error);
     return ret;
   }
 
   public static int moert_stream_reserve(StreamHandle stream, ulong bytes, void* error) {
-    int ret = MoertNativePINVOKE.moert_stream_reserve(stream, bytes, error);
+    int ret = MoertNativePINVOKE.moert_stream_reserve(NativeHandle.Open(stream), bytes, error);
     return ret;
   }
 
   public static int moert_stream_synchronize(StreamHandle stream, void* error) {
-    int ret = MoertNativePINVOKE.moert_stream_synchronize(stream, error);
+    int ret = MoertNativePINVOKE.moert_stream_synchronize(NativeHandle.Open(stream), error);
     return ret;
   }
 
   public static int moert_stream_check(StreamHandle stream, void* error) {
-    int ret = MoertNativePINVOKE.moert_stream_check(stream, error);
+    int ret = MoertNativePINVOKE.moert_stream_check(NativeHandle.Open(stream), error);
     return ret;
   }
 
   public static int moert_event_create(DeviceHandle device, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_event_create(device, out_, error);
+    int ret = MoertNativePINVOKE.moert_event_create(NativeHandle.Open(device), out_, error);
     return ret;
   }
 
   public static int moert_event_record(EventHandle event_, StreamHandle stream, void* error) {
-    int ret = MoertNativePINVOKE.moert_event_record(event_, stream, error);
+    int ret = MoertNativePINVOKE.moert_event_record(NativeHandle.Open(event_), NativeHandle.Open(stream), error);
     return ret;
   }
 
   public static int moert_event_query(EventHandle event_, void* error) {
-    int ret = MoertNativePINVOKE.moert_event_query(event_, error);
+    int ret = MoertNativePINVOKE.moert_event_query(NativeHandle.Open(event_), error);
     return ret;
   }
 
   public static int moert_event_wait(EventHandle event_, void* error) {
-    int ret = MoertNativePINVOKE.moert_event_wait(event_, error);
+    int ret = MoertNativePINVOKE.moert_event_wait(NativeHandle.Open(event_), error);
     return ret;
   }
 
   public static int moert_stream_wait_event(StreamHandle stream, EventHandle event_, void* error) {
-    int ret = MoertNativePINVOKE.moert_stream_wait_event(stream, event_, error);
+    int ret = MoertNativePINVOKE.moert_stream_wait_event(NativeHandle.Open(stream), NativeHandle.Open(event_), error);
     return ret;
   }
 
   public static int moert_manifest_pack(RuntimeHandle runtime, void* desc, void* result, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_pack(runtime, desc, result, error);
+    int ret = MoertNativePINVOKE.moert_manifest_pack(NativeHandle.Open(runtime), desc, result, error);
     return ret;
   }
 
   public static void* moert_family_names() { return MoertNativePINVOKE.moert_family_names(); }
 
   public static int moert_manifest_open(RuntimeHandle runtime, void* desc, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_open(runtime, desc, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_open(NativeHandle.Open(runtime), desc, out_, error);
     return ret;
   }
 
   public static int moert_manifest_verify(ManifestHandle manifest, global::System.IntPtr progress, void* user_data, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_verify(manifest, progress, user_data, error);
+    int ret = MoertNativePINVOKE.moert_manifest_verify(NativeHandle.Open(manifest), progress, user_data, error);
     return ret;
   }
 
   public static int moert_manifest_get_info(ManifestHandle manifest, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_get_info(manifest, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_get_info(NativeHandle.Open(manifest), out_, error);
     return ret;
   }
 
   public static int moert_manifest_file(ManifestHandle manifest, uint index, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_file(manifest, index, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_file(NativeHandle.Open(manifest), index, out_, error);
     return ret;
   }
 
   public static int moert_manifest_tensor(ManifestHandle manifest, ulong index, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_tensor(manifest, index, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_tensor(NativeHandle.Open(manifest), index, out_, error);
     return ret;
   }
 
   public static int moert_manifest_find_tensor(ManifestHandle manifest, void* name, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_find_tensor(manifest, name, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_find_tensor(NativeHandle.Open(manifest), name, out_, error);
     return ret;
   }
 
   public static int moert_manifest_tensor_data(ManifestHandle manifest, ulong index, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_tensor_data(manifest, index, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_tensor_data(NativeHandle.Open(manifest), index, out_, error);
     return ret;
   }
 
   public static int moert_manifest_layer(ManifestHandle manifest, uint index, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_layer(manifest, index, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_layer(NativeHandle.Open(manifest), index, out_, error);
     return ret;
   }
 
   public static int moert_manifest_find_layer(ManifestHandle manifest, int model_layer, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_find_layer(manifest, model_layer, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_find_layer(NativeHandle.Open(manifest), model_layer, out_, error);
     return ret;
   }
 
   public static int moert_manifest_layer_routing(ManifestHandle manifest, uint index, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_layer_routing(manifest, index, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_layer_routing(NativeHandle.Open(manifest), index, out_, error);
     return ret;
   }
 
   public static int moert_manifest_layer_activation(ManifestHandle manifest, uint index, void* experts, void* shared, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_layer_activation(manifest, index, experts, shared, error);
+    int ret = MoertNativePINVOKE.moert_manifest_layer_activation(NativeHandle.Open(manifest), index, experts, shared, error);
     return ret;
   }
 
   public static int moert_manifest_layer_weight(ManifestHandle manifest, uint index, uint weight_index, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_manifest_layer_weight(manifest, index, weight_index, out_, error);
+    int ret = MoertNativePINVOKE.moert_manifest_layer_weight(NativeHandle.Open(manifest), index, weight_index, out_, error);
     return ret;
   }
 
   public static int moert_layer_create(DeviceHandle device, void* desc, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_create(device, desc, out_, error);
+    int ret = MoertNativePINVOKE.moert_layer_create(NativeHandle.Open(device), desc, out_, error);
     return ret;
   }
 
   public static int moert_layer_open(DeviceHandle device, ManifestHandle manifest, uint index, void* desc, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_open(device, manifest, index, desc, out_, error);
+    int ret = MoertNativePINVOKE.moert_layer_open(NativeHandle.Open(device), NativeHandle.Open(manifest), index, desc, out_, error);
     return ret;
   }
 
   public static int moert_layer_get_info(LayerHandle layer, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_get_info(layer, out_, error);
+    int ret = MoertNativePINVOKE.moert_layer_get_info(NativeHandle.Open(layer), out_, error);
     return ret;
   }
 
   public static int moert_layer_weight(LayerHandle layer, int role, int expert, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_weight(layer, role, expert, out_, error);
+    int ret = MoertNativePINVOKE.moert_layer_weight(NativeHandle.Open(layer), role, expert, out_, error);
     return ret;
   }
 
   public static int moert_layer_workspace_size(LayerHandle layer, void* args, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_workspace_size(layer, args, out_, error);
+    int ret = MoertNativePINVOKE.moert_layer_workspace_size(NativeHandle.Open(layer), args, out_, error);
     return ret;
   }
 
   public static int moert_layer_forward(LayerHandle layer, StreamHandle stream, void* args, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_forward(layer, stream, args, error);
+    int ret = MoertNativePINVOKE.moert_layer_forward(NativeHandle.Open(layer), NativeHandle.Open(stream), args, error);
     return ret;
   }
 
   public static int moert_router_create(DeviceHandle device, void* desc, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_router_create(device, desc, out_, error);
+    int ret = MoertNativePINVOKE.moert_router_create(NativeHandle.Open(device), desc, out_, error);
     return ret;
   }
 
   public static int moert_router_workspace_size(RouterHandle router, void* args, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_router_workspace_size(router, args, out_, error);
+    int ret = MoertNativePINVOKE.moert_router_workspace_size(NativeHandle.Open(router), args, out_, error);
     return ret;
   }
 
   public static int moert_router_forward(RouterHandle router, StreamHandle stream, void* args, void* error) {
-    int ret = MoertNativePINVOKE.moert_router_forward(router, stream, args, error);
+    int ret = MoertNativePINVOKE.moert_router_forward(NativeHandle.Open(router), NativeHandle.Open(stream), args, error);
     return ret;
   }
 
   public static int moert_gate_create(DeviceHandle device, void* desc, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_gate_create(device, desc, out_, error);
+    int ret = MoertNativePINVOKE.moert_gate_create(NativeHandle.Open(device), desc, out_, error);
     return ret;
   }
 
   public static int moert_gate_forward(GateHandle gate, StreamHandle stream, void* args, void* error) {
-    int ret = MoertNativePINVOKE.moert_gate_forward(gate, stream, args, error);
+    int ret = MoertNativePINVOKE.moert_gate_forward(NativeHandle.Open(gate), NativeHandle.Open(stream), args, error);
     return ret;
   }
 
   public static int moert_layer_saved_size(LayerHandle layer, void* args, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_saved_size(layer, args, out_, error);
+    int ret = MoertNativePINVOKE.moert_layer_saved_size(NativeHandle.Open(layer), args, out_, error);
     return ret;
   }
 
   public static int moert_layer_backward_workspace_size(LayerHandle layer, void* args, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_backward_workspace_size(layer, args, out_, error);
+    int ret = MoertNativePINVOKE.moert_layer_backward_workspace_size(NativeHandle.Open(layer), args, out_, error);
     return ret;
   }
 
   public static int moert_layer_backward(LayerHandle layer, StreamHandle stream, void* args, void* error) {
-    int ret = MoertNativePINVOKE.moert_layer_backward(layer, stream, args, error);
+    int ret = MoertNativePINVOKE.moert_layer_backward(NativeHandle.Open(layer), NativeHandle.Open(stream), args, error);
     return ret;
   }
 
   public static int moert_optimizer_create(DeviceHandle device, void* desc, void* out_, void* error) {
-    int ret = MoertNativePINVOKE.moert_optimizer_create(device, desc, out_, error);
+    int ret = MoertNativePINVOKE.moert_optimizer_create(NativeHandle.Open(device), desc, out_, error);
     return ret;
   }
 
   public static int moert_optimizer_step(OptimizerHandle optimizer, StreamHandle stream, void* parameters, uint num_parameters, void* options, uint num_options, void* error) {
-    int ret = MoertNativePINVOKE.moert_optimizer_step(optimizer, stream, parameters, num_parameters, options, num_options, error);
+    int ret = MoertNativePINVOKE.moert_optimizer_step(NativeHandle.Open(optimizer), NativeHandle.Open(stream), parameters, num_parameters, options, num_options, error);
     return ret;
   }
 

@@ -39,6 +39,12 @@ internal static unsafe class MoertNativePINVOKE {
   [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_optimizer_drop")]
   public static extern void moert_optimizer_drop(void* jarg1);
 
+  [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_stream_finish")]
+  public static extern void moert_stream_finish(void* jarg1);
+
+  [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_buffer_drop")]
+  public static extern void moert_buffer_drop(void* jarg1, void* jarg2);
+
   [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_abi_version")]
   public static extern uint moert_abi_version();
 
@@ -69,14 +75,14 @@ internal static unsafe class MoertNativePINVOKE {
   [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_device_create")]
   public static extern int moert_device_create(RuntimeHandle jarg1, void* jarg2, void* jarg3, void* jarg4, void* jarg5);
 
+  [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_device_retain")]
+  public static extern void moert_device_retain(DeviceHandle jarg1);
+
   [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_device_get_info")]
   public static extern int moert_device_get_info(DeviceHandle jarg1, void* jarg2, void* jarg3);
 
   [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_device_alloc")]
   public static extern int moert_device_alloc(DeviceHandle jarg1, ulong jarg2, void* jarg3, void* jarg4);
-
-  [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_device_free")]
-  public static extern void moert_device_free(DeviceHandle jarg1, void* jarg2);
 
   [global::System.Runtime.InteropServices.DllImport("moert_csharp", EntryPoint="CSharp_Moert_moert_host_alloc")]
   public static extern int moert_host_alloc(DeviceHandle jarg1, ulong jarg2, void* jarg3, void* jarg4);

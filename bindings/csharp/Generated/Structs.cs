@@ -388,7 +388,7 @@ internal unsafe struct NativeGateForwardArgs {
     internal NativeMatrix* h;
     internal NativeMatrix* w;
     internal NativeMatrix* acc;
-    internal NativeMatrix* out;
+    internal NativeMatrix* @out;
 }
 
 // moert_gradient.

@@ -178,6 +178,15 @@ static void moert_router_drop(void *address) { moert_router_release((moert_route
 static void moert_optimizer_drop(void *address) { moert_optimizer_release((moert_optimizer *)address); }
 
 
+static void moert_stream_finish(void *stream) {
+  moert_stream_synchronize((moert_stream *)stream, NULL);
+}
+static void moert_buffer_drop(void *device, void *memory) {
+  moert_device_free((moert_device *)device, memory);
+  moert_device_release((moert_device *)device);
+}
+
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -251,6 +260,24 @@ SWIGEXPORT void SWIGSTDCALL CSharp_Moert_moert_optimizer_drop(void * jarg1) {
   
   arg1 = (void *)jarg1; 
   moert_optimizer_drop(arg1);
+}
+
+
+SWIGEXPORT void SWIGSTDCALL CSharp_Moert_moert_stream_finish(void * jarg1) {
+  void *arg1 = (void *) 0 ;
+  
+  arg1 = (void *)jarg1; 
+  moert_stream_finish(arg1);
+}
+
+
+SWIGEXPORT void SWIGSTDCALL CSharp_Moert_moert_buffer_drop(void * jarg1, void * jarg2) {
+  void *arg1 = (void *) 0 ;
+  void *arg2 = (void *) 0 ;
+  
+  arg1 = (void *)jarg1; 
+  arg2 = (void *)jarg2; 
+  moert_buffer_drop(arg1,arg2);
 }
 
 
@@ -397,6 +424,14 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_device_create(void * jarg1, void *
 }
 
 
+SWIGEXPORT void SWIGSTDCALL CSharp_Moert_moert_device_retain(void * jarg1) {
+  moert_device *arg1 = (moert_device *) 0 ;
+  
+  arg1 = (moert_device *)jarg1; 
+  moert_device_retain((struct moert_device const *)arg1);
+}
+
+
 SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_device_get_info(void * jarg1, void * jarg2, void * jarg3) {
   int jresult ;
   moert_device *arg1 = (moert_device *) 0 ;
@@ -428,16 +463,6 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_device_alloc(void * jarg1, unsigne
   result = (moert_status)moert_device_alloc((struct moert_device const *)arg1,arg2,arg3,arg4);
   jresult = result; 
   return jresult;
-}
-
-
-SWIGEXPORT void SWIGSTDCALL CSharp_Moert_moert_device_free(void * jarg1, void * jarg2) {
-  moert_device *arg1 = (moert_device *) 0 ;
-  void *arg2 = (void *) 0 ;
-  
-  arg1 = (moert_device *)jarg1; 
-  arg2 = (void *)jarg2; 
-  moert_device_free((struct moert_device const *)arg1,arg2);
 }
 
 

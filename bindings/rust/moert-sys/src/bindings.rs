@@ -1471,7 +1471,7 @@ extern "C" {
         result: *mut moert_pack_result,
         error: *mut moert_error,
     ) -> moert_status;
-    /// Names of the built-in families, separated by commas. Static. Since 0.1.
+    /// The model types of the built-in families, separated by commas. Static. Since 0.1.
     pub fn moert_family_names() -> *const c_char;
     /// Opens a manifest: safe on any bytes. Files are checked for presence and size, not for contents
     /// (moert_manifest_verify does that); they stay mapped while the handle or a layer of it lives. A

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+using System;
+
+namespace Moert {
+
+/// <summary>A failed call: its status and the text that explains it.</summary>
+public sealed class MoertException : Exception {
+    /// <summary>Why the call failed.</summary>
+    public Status Status { get; private set; }
+
+    /// <summary>errno or a driver's code, as the status says.</summary>
+    public long NativeCode { get; private set; }
+
+    /// <summary>What is wrong with bytes that were refused as <see cref="Status.CorruptData"/>.</summary>
+    public Corruption Corruption {
+        get { return Status == Status.CorruptData ? (Corruption)NativeCode : Corruption.Unspecified; }
+    }
+
+    internal MoertException(Status status, long nativeCode, string message, Exception inner)
+        : base(message, inner) {
+        Status = status;
+        NativeCode = nativeCode;
+    }
+
+    internal static MoertException InvalidArgument(string message) {
+        return new MoertException(Status.InvalidArgument, 0, message, null);
+    }
+
+    internal static unsafe void Check(int status, NativeError* error, Exception inner = null) {
+        if (status == (int)Status.Ok) return;
+        throw new MoertException((Status)status, error->native_code, Text.FromUtf8(error->message), inner);
+    }
+}
+
+}
