@@ -199,6 +199,12 @@ typedef struct moert_group_kernel_args {
   int32_t blocks, reserved;
 } moert_group_kernel_args;
 
+/* Both at once, in one block. */
+typedef struct moert_choose_and_group_kernel_args {
+  moert_top_k_kernel_args top_k;
+  moert_group_kernel_args group;
+} moert_choose_and_group_kernel_args;
+
 /* Ceilings for moert bench. */
 typedef struct moert_ceiling_kernel_args {
   const void* source;

@@ -7,6 +7,7 @@
 
 extern "C" __global__ void __launch_bounds__(512)
     moert_ceiling_read(MOERT_GRID_CONSTANT moert_ceiling_kernel_args args) {
+  moert::BeginKernel();
   const uint4* source = static_cast<const uint4*>(args.source);
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   uint32_t sum = 0;
@@ -22,12 +23,19 @@ extern "C" __global__ void __launch_bounds__(512)
 
 extern "C" __global__ void __launch_bounds__(512)
     moert_ceiling_copy(MOERT_GRID_CONSTANT moert_ceiling_kernel_args args) {
+  moert::BeginKernel();
   const uint4* source = static_cast<const uint4*>(args.source);
   uint4* destination = static_cast<uint4*>(args.destination);
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.vectors; i += step) {
-    destination[i] = source[i];
+  int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + 3 * step < args.vectors; i += 4 * step) {
+    const uint4 a = source[i], b = source[i + step], c = source[i + 2 * step], d = source[i + 3 * step];
+    destination[i] = a;
+    destination[i + step] = b;
+    destination[i + 2 * step] = c;
+    destination[i + 3 * step] = d;
   }
+  for (; i < args.vectors; i += step) destination[i] = source[i];
 }
 
 #endif  // MOERT_KERNELS_COMMON_CEILINGS_H_

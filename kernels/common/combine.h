@@ -73,6 +73,7 @@ __device__ __forceinline__ void Combine(const moert_combine_kernel_args& args) {
 
 extern "C" __global__ void __launch_bounds__(256)
     moert_combine(MOERT_GRID_CONSTANT moert_combine_kernel_args args) {
+  moert::BeginKernel();
   moert::Combine(args);
 }
 

@@ -44,6 +44,18 @@ __device__ __forceinline__ float LoadElement(const void* data, int dtype, int64_
   }
 }
 
+// The same at any address.
+__device__ __forceinline__ float LoadUnaligned(const void* data, int dtype, int64_t index) {
+  const auto* bytes = static_cast<const unsigned char*>(data) + index * (dtype == kFloat32 ? 4 : 2);
+  uint32_t bits = bytes[0] | bytes[1] << 8;
+  if (dtype == kFloat32) {
+    bits |= bytes[2] << 16 | static_cast<uint32_t>(bytes[3]) << 24;
+    return __uint_as_float(bits);
+  }
+  const auto half = static_cast<unsigned short>(bits);
+  return LoadElement(&half, dtype, 0);
+}
+
 __device__ __forceinline__ void StoreElement(void* data, int dtype, int64_t index, float value) {
   switch (dtype) {
     case kBfloat16:
@@ -99,6 +111,14 @@ __device__ __forceinline__ void LoadEight(const void* data, int dtype, float (&o
 #pragma unroll
     for (int i = 0; i < 8; ++i) out[i] = ToFloat(v.element[i]);
   }
+}
+
+// The same where `aligned` is false and up to `count` elements only; the rest is zero.
+__device__ __forceinline__ void LoadUpToEight(const void* data, int dtype, bool aligned,
+                                              int64_t count, float (&out)[8]) {
+  if (aligned && count >= 8) return LoadEight(data, dtype, out);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) out[i] = i < count ? LoadElement(data, dtype, i) : 0.0f;
 }
 
 __device__ __forceinline__ void StoreEight(void* data, int dtype, const float (&in)[8]) {

@@ -20,17 +20,18 @@ template <class T>
 __device__ __forceinline__ float RowDot(const T* h, const T* w, int64_t width, bool vectors,
                                         float* scratch) {
   float sum = 0.0f;
-  int64_t done = 0;
-  if (vectors) {
-    done = width / kVector<T> * kVector<T>;
-    for (int64_t c = int64_t{threadIdx.x} * kVector<T>; c < done; c += blockDim.x * kVector<T>) {
+  // The order of additions does not depend on how h and w lie.
+  for (int64_t c = int64_t{threadIdx.x} * kVector<T>; c < width; c += blockDim.x * kVector<T>) {
+    if (vectors && c + kVector<T> <= width) {
       const Vector<T> a = LoadVector(h + c), b = LoadVector(w + c);
 #pragma unroll
       for (int i = 0; i < kVector<T>; ++i) sum += ToFloat(a.element[i]) * ToFloat(b.element[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVector<T>; ++i) {
+        if (c + i < width) sum += ToFloat(h[c + i]) * ToFloat(w[c + i]);
+      }
     }
-  }
-  for (int64_t c = done + threadIdx.x; c < width; c += blockDim.x) {
-    sum += ToFloat(h[c]) * ToFloat(w[c]);
   }
   return BlockSum(sum, scratch);
 }
@@ -85,6 +86,7 @@ __device__ __forceinline__ void Gate(const moert_gate_kernel_args& args) {
 #define MOERT_GATE_KERNEL(NAME, T, KIND)                         \
   extern "C" __global__ void __launch_bounds__(512)              \
       NAME(MOERT_GRID_CONSTANT moert_gate_kernel_args args) {    \
+    moert::BeginKernel();                                        \
     moert::Gate<T, KIND>(args);                                  \
   }
 #define MOERT_GATE_KERNELS(SUFFIX, T)                                     \

@@ -6,6 +6,7 @@
 #define MOERT_KERNELS_COMMON_GROUPING_H_
 
 #include "kernels/common/element.h"
+#include "kernels/common/top_k.h"
 
 namespace moert {
 
@@ -42,10 +43,16 @@ __device__ __forceinline__ int BlockScan(int value, int* sums) {
   }
   if (lane == kWarp - 1) sums[warp] = value;
   __syncthreads();
-  int before = 0;
-  for (int i = 0; i < warp; ++i) before += sums[i];
+  // Every warp sums the warps before it.
+  constexpr int kWarps = kGroupThreads / kWarp;
+  int before = lane < kWarps ? sums[lane] : 0;
+  for (int i = 1; i < kWarps; i <<= 1) {
+    const int other = ShuffleUp(before, i);
+    if (lane >= i) before += other;
+  }
+  before = ShuffleFrom(before, warp == 0 ? 0 : warp - 1);
   __syncthreads();
-  return value + before;
+  return warp == 0 ? value : value + before;
 }
 
 // From the count of each expert (thread e: expert e): its first position and its tiles.
@@ -224,19 +231,39 @@ __device__ __forceinline__ void GroupScatter(const moert_group_kernel_args& args
 
 extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     moert_group_small(MOERT_GRID_CONSTANT moert_group_kernel_args args) {
+  moert::BeginKernel();
   moert::GroupSmall(args);
 }
 extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     moert_group_count(MOERT_GRID_CONSTANT moert_group_kernel_args args) {
+  moert::BeginKernel();
   moert::GroupCount(args);
 }
 extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     moert_group_scan(MOERT_GRID_CONSTANT moert_group_kernel_args args) {
+  moert::BeginKernel();
   moert::GroupScan(args);
 }
 extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     moert_group_scatter(MOERT_GRID_CONSTANT moert_group_kernel_args args) {
+  moert::BeginKernel();
   moert::GroupScatter(args);
 }
+
+// Few tokens, few slots, no groups of experts: the choice and the sorting in one launch.
+#define MOERT_CHOOSE_AND_GROUP_KERNEL(EXPERTS)                                            \
+  extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)                      \
+      moert_choose_and_group_##EXPERTS(                                                   \
+          MOERT_GRID_CONSTANT moert_choose_and_group_kernel_args args) {                  \
+    moert::BeginKernel();                                                                 \
+    constexpr int kPerLane = EXPERTS / moert::kWarp;                                      \
+    moert::TopKAll<kPerLane>(args.top_k, nullptr, threadIdx.x / moert::kWarp,             \
+                             moert::kGroupThreads / moert::kWarp);                        \
+    __syncthreads();                                                                      \
+    moert::GroupSmall(args.group);                                                        \
+  }
+MOERT_CHOOSE_AND_GROUP_KERNEL(128)
+MOERT_CHOOSE_AND_GROUP_KERNEL(256)
+MOERT_CHOOSE_AND_GROUP_KERNEL(512)
 
 #endif  // MOERT_KERNELS_COMMON_GROUPING_H_

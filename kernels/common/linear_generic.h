@@ -18,9 +18,9 @@ constexpr int kGenericDepth = 16;
 __device__ __forceinline__ bool FindTile(const moert_linear_kernel_args& args, int64_t index,
                                          moert_tile* tile) {
   if (args.tiles != nullptr) {
-    if (index >= *args.num_tiles) return false;
+    // Read beside the count rather than after it; the list has room for every index of the grid.
     *tile = args.tiles[index];
-    return true;
+    return index < *args.num_tiles;
   }
   const int64_t first = index * args.tile_positions;
   if (first >= args.dense_rows) return false;
@@ -174,6 +174,7 @@ __device__ __forceinline__ void LinearGeneric(const moert_linear_kernel_args& ar
 // Grid: (tiles at most, DivideUp(padded outputs, 64)).
 extern "C" __global__ void __launch_bounds__(256)
     moert_linear_generic(MOERT_GRID_CONSTANT moert_linear_kernel_args args) {
+  moert::BeginKernel();
   moert::LinearGeneric(args);
 }
 

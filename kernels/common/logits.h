@@ -18,26 +18,19 @@ __device__ __forceinline__ void Logits(const moert_logits_kernel_args& args) {
   const void* w = ElementAt(args.w, args.w_dtype, e * args.w_stride);
   const void* x = ElementAt(args.x, args.x_dtype, first * args.x_stride);
   float sums[kLogitsTokens] = {};
-  int64_t done = 0;
-  if (args.vectors != 0) {
-    done = args.width / 8 * 8;
-    for (int64_t c = threadIdx.x * 8; c < done; c += blockDim.x * 8) {
-      float a[8], b[8];
-      LoadEight(ElementAt(w, args.w_dtype, c), args.w_dtype, a);
-#pragma unroll
-      for (int t = 0; t < kLogitsTokens; ++t) {
-        if (t >= tokens) break;
-        LoadEight(ElementAt(x, args.x_dtype, t * args.x_stride + c), args.x_dtype, b);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sums[t] += a[i] * b[i];
-      }
-    }
-  }
-  for (int64_t c = done + threadIdx.x; c < args.width; c += blockDim.x) {
-    const float a = LoadElement(w, args.w_dtype, c);
+  // The order of additions does not depend on how x lies.
+  for (int64_t c = threadIdx.x * 8; c < args.width; c += blockDim.x * 8) {
+    const int64_t left = args.width - c;
+    const bool vectors = args.vectors != 0;
+    float a[8], b[8];
+    LoadUpToEight(ElementAt(w, args.w_dtype, c), args.w_dtype, true, left, a);
 #pragma unroll
     for (int t = 0; t < kLogitsTokens; ++t) {
-      if (t < tokens) sums[t] += a * LoadElement(x, args.x_dtype, t * args.x_stride + c);
+      if (t >= tokens) break;
+      LoadUpToEight(ElementAt(x, args.x_dtype, t * args.x_stride + c), args.x_dtype, vectors, left,
+                    b);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sums[t] += a[i] * b[i];
     }
   }
 #pragma unroll
@@ -57,6 +50,7 @@ __device__ __forceinline__ void Logits(const moert_logits_kernel_args& args) {
 
 extern "C" __global__ void __launch_bounds__(128)
     moert_logits(MOERT_GRID_CONSTANT moert_logits_kernel_args args) {
+  moert::BeginKernel();
   moert::Logits(args);
 }
 

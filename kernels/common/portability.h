@@ -68,6 +68,15 @@ __device__ __forceinline__ void SyncWarp() { __syncwarp(); }
 __device__ __forceinline__ void FenceSystem() { __threadfence_system(); }
 #endif
 
+// The first thing that a kernel does: waits until the kernels before it have ended and their writes
+// are seen, and lets the kernel behind it start. Kernels may be launched to overlap so.
+__device__ __forceinline__ void BeginKernel() {
+#if !defined(__HIPCC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ float WarpSum(float value) {
 #pragma unroll
   for (int i = kWarp / 2; i > 0; i >>= 1) value += ShuffleXor(value, i);

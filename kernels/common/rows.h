@@ -33,6 +33,8 @@ __device__ __forceinline__ void CopyRows(const moert_rows_kernel_args& args) {
 // read along its contiguous dimension. blockDim (32, 8).
 __device__ __forceinline__ void PackWeight(const moert_pack_kernel_args& args) {
   __shared__ float tile[32][33];
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(args.source) % (args.source_dtype == kFloat32 ? 4 : 2) == 0;
   const bool in_contiguous = args.in_source_stride <= args.out_source_stride;
   const int64_t out_tiles = (args.padded_out + 31) / 32, in_tiles = (args.padded_in + 31) / 32;
   for (int64_t t = blockIdx.x; t < out_tiles * in_tiles; t += gridDim.x) {
@@ -42,8 +44,9 @@ __device__ __forceinline__ void PackWeight(const moert_pack_kernel_args& args) {
       const int64_t i = i0 + (in_contiguous ? threadIdx.x : r);
       float value = 0.0f;
       if (o < args.out && i < args.in) {
-        value = LoadElement(args.source, args.source_dtype,
-                            o * args.out_source_stride + i * args.in_source_stride);
+        const int64_t at = o * args.out_source_stride + i * args.in_source_stride;
+        value = aligned ? LoadElement(args.source, args.source_dtype, at)
+                        : LoadUnaligned(args.source, args.source_dtype, at);
         if (args.in_scale != nullptr) value *= args.in_scale[args.first_in + i];
       }
       tile[in_contiguous ? r : threadIdx.x][in_contiguous ? threadIdx.x : r] = value;
@@ -81,22 +84,27 @@ __device__ __forceinline__ void RowScale(const moert_row_scale_kernel_args& args
 
 extern "C" __global__ void __launch_bounds__(256)
     moert_copy_rows_f32(MOERT_GRID_CONSTANT moert_rows_kernel_args args) {
+  moert::BeginKernel();
   moert::CopyRows<float>(args);
 }
 extern "C" __global__ void __launch_bounds__(256)
     moert_copy_rows_bf16(MOERT_GRID_CONSTANT moert_rows_kernel_args args) {
+  moert::BeginKernel();
   moert::CopyRows<moert::bfloat16>(args);
 }
 extern "C" __global__ void __launch_bounds__(256)
     moert_copy_rows_f16(MOERT_GRID_CONSTANT moert_rows_kernel_args args) {
+  moert::BeginKernel();
   moert::CopyRows<moert::float16>(args);
 }
 extern "C" __global__ void __launch_bounds__(256)
     moert_pack_weight(MOERT_GRID_CONSTANT moert_pack_kernel_args args) {
+  moert::BeginKernel();
   moert::PackWeight(args);
 }
 extern "C" __global__ void __launch_bounds__(256)
     moert_row_scale(MOERT_GRID_CONSTANT moert_row_scale_kernel_args args) {
+  moert::BeginKernel();
   moert::RowScale(args);
 }
 

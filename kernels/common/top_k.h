@@ -259,6 +259,7 @@ __device__ __forceinline__ void TopKAll(const moert_top_k_kernel_args& args, flo
 #define MOERT_TOP_K_KERNEL(EXPERTS)                                                      \
   extern "C" __global__ void __launch_bounds__(4 * moert::kWarp)                         \
       moert_top_k_##EXPERTS(MOERT_GRID_CONSTANT moert_top_k_kernel_args args) {          \
+    moert::BeginKernel();                                                                \
     extern __shared__ float shared[];                                                    \
     const int warp = threadIdx.x / moert::kWarp;                                         \
     constexpr int kPerLane = (EXPERTS + moert::kWarp - 1) / moert::kWarp;                \

@@ -254,6 +254,7 @@ using MmaShape128 = MmaShape<128, 2, 2, 3, 2>;
                                                moert::MmaShape##POSITIONS::kBlocks)            \
       moert_linear_mma_##FORM##_##POSITIONS##_##SUFFIX(                                        \
           MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                 \
+    moert::BeginKernel();                                                                      \
     moert::LinearMma<T, moert::MmaShape##POSITIONS, GATED>(args);                              \
   }
 #define MOERT_LINEAR_MMA_KERNELS(SUFFIX, T)                  \

@@ -4,7 +4,7 @@
 // A unit is 16 weight rows (8 gate and 8 up rows when gated) of one expert. Weights go from memory
 // into mma fragments without a stop in shared memory: a lane reads 16 bytes of row lane / 4 and of row
 // lane / 4 + 8, which fill two m16n8k16 products over the same 32 elements of depth in an order that
-// weights and activations share. Sixteen loads of a lane are in flight.
+// weights and activations share. Two loads of a lane for each of kBatch steps are in flight.
 #ifndef MOERT_KERNELS_CUDA_LINEAR_STREAM_H_
 #define MOERT_KERNELS_CUDA_LINEAR_STREAM_H_
 
@@ -15,7 +15,8 @@ namespace moert {
 
 constexpr int kStreamWarps = 8;
 constexpr int kStreamThreads = kStreamWarps * 32;
-constexpr int kStreamBatch = 8;   // steps whose weights a warp holds at once
+constexpr int kDownWarps = 16;
+constexpr int kDownThreads = kDownWarps * 32;
 constexpr int kStreamDepth = 32;  // elements of a step
 constexpr int kUnitRows = 16;
 
@@ -44,7 +45,7 @@ __device__ __forceinline__ UnitRows<T> FindUnit(const moert_linear_kernel_args& 
 
 // c[j] += the unit's rows times positions j * 8 .. of the tile, over steps first, first + stride, ...
 // below `end`.
-template <class T, int kTiles>
+template <class T, int kTiles, int kBatch>
 __device__ __forceinline__ void MultiplyUnit(const moert_linear_kernel_args& args,
                                              const UnitRows<T>& unit, const moert_tile& tile,
                                              int first, int stride, int end,
@@ -62,10 +63,10 @@ __device__ __forceinline__ void MultiplyUnit(const moert_linear_kernel_args& arg
   const int depth = static_cast<int>(args.depth) - lane % 4 * 8;
   const int row_depth = static_cast<int>(args.row_depth) - lane % 4 * 8;
 #pragma unroll 1
-  for (int s0 = first; s0 < end; s0 += stride * kStreamBatch) {
-    uint4 low[kStreamBatch], high[kStreamBatch];
+  for (int s0 = first; s0 < end; s0 += stride * kBatch) {
+    uint4 low[kBatch], high[kBatch];
 #pragma unroll
-    for (int u = 0; u < kStreamBatch; ++u) {
+    for (int u = 0; u < kBatch; ++u) {
       const int s = s0 + u * stride, k = s * kStreamDepth;
       low[u] = s < end && unit.low_valid && k < depth ? LoadOnce(unit.low + k) : zero;
       high[u] = s < end && unit.high_valid && k < depth ? LoadOnce(unit.high + k) : zero;
@@ -74,7 +75,7 @@ __device__ __forceinline__ void MultiplyUnit(const moert_linear_kernel_args& arg
     for (int j = 0; j < kTiles; ++j) {
       if (j * 8 >= tile.count) break;
 #pragma unroll
-      for (int u = 0; u < kStreamBatch; ++u) {
+      for (int u = 0; u < kBatch; ++u) {
         const int s = s0 + u * stride, k = s * kStreamDepth;
         const uint4 x = s < end && rows[j] != nullptr && k < row_depth
                             ? *reinterpret_cast<const uint4*>(rows[j] + k)
@@ -99,7 +100,7 @@ __device__ __forceinline__ void LinearStream(const moert_linear_kernel_args& arg
   const moert_weight_entry entry = args.weights[tile.expert];
   const int steps = static_cast<int>((args.depth + kStreamDepth - 1) / kStreamDepth);
   float c[kTiles][4] = {};
-  MultiplyUnit<T, kTiles>(args, FindUnit<T, kGated>(args, entry, unit), tile, warp, kStreamWarps,
+  MultiplyUnit<T, kTiles, 8>(args, FindUnit<T, kGated>(args, entry, unit), tile, warp, kStreamWarps,
                           steps, c);
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
@@ -136,12 +137,12 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
   const int piece = (steps + args.splits - 1) / args.splits;
   const int pieces = *linear.num_tiles * args.splits;
   const int64_t o0 = int64_t{blockIdx.x} * kUnitRows;
-  for (int i = warp; i < pieces; i += kStreamWarps) {
+  for (int i = warp; i < pieces; i += kDownWarps) {
     const int split = i % args.splits;
     const moert_tile tile = linear.tiles[i / args.splits];
     const moert_weight_entry entry = linear.weights[tile.expert];
     float c[kTiles][4] = {};
-    MultiplyUnit<T, kTiles>(linear, FindUnit<T, false>(linear, entry, blockIdx.x), tile,
+    MultiplyUnit<T, kTiles, kTiles <= 2 ? 8 : 4>(linear, FindUnit<T, false>(linear, entry, blockIdx.x), tile,
                             split * piece, 1, min(steps, (split + 1) * piece), c);
     const int r = lane / 4;
 #pragma unroll
@@ -164,7 +165,7 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < args.tokens * kUnitRows; i += kStreamThreads) {
+  for (int i = threadIdx.x; i < args.tokens * kUnitRows; i += kDownThreads) {
     const int token = i / kUnitRows, r = i % kUnitRows;
     const int64_t output = o0 + r;
     if (output >= linear.padded_outputs) continue;
@@ -199,16 +200,19 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
   extern "C" __global__ void __launch_bounds__(moert::kStreamThreads)                  \
       moert_linear_stream_gated_##TILES##_##SUFFIX(                                    \
           MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                         \
+    moert::BeginKernel();                                                              \
     moert::LinearStream<T, TILES, true>(args);                                         \
   }                                                                                    \
   extern "C" __global__ void __launch_bounds__(moert::kStreamThreads)                  \
       moert_linear_stream_plain_##TILES##_##SUFFIX(                                    \
           MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                         \
+    moert::BeginKernel();                                                              \
     moert::LinearStream<T, TILES, false>(args);                                        \
   }                                                                                    \
-  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads)                  \
+  extern "C" __global__ void __launch_bounds__(moert::kDownThreads)                    \
       moert_down_sum_##TILES##_##SUFFIX(                                               \
           MOERT_GRID_CONSTANT moert_down_sum_kernel_args args) {                       \
+    moert::BeginKernel();                                                              \
     moert::DownSum<T, TILES>(args);                                                    \
   }
 #define MOERT_STREAM_KERNELS(SUFFIX, T) \

@@ -59,7 +59,10 @@ Status Registry::OpenDevice(std::string_view id, const DeviceOptions& options,
       if (kind != backend->name()) continue;
       Status why;
       const uint32_t count = backend->NumDevices(&why);
-      if (!why.ok()) return why;
+      if (!why.ok()) {
+        return Status::Make(why.code(), why.native_code(), "device \"%.*s\": %s",
+                            static_cast<int>(id.size()), id.data(), why.message());
+      }
       if (ordinal < count) return backend->OpenDevice(ordinal, options, out);
       return Unavailable("device \"%.*s\": there are %u %s devices", static_cast<int>(id.size()),
                          id.data(), count, backend->name());

@@ -147,14 +147,10 @@ Status Open(const BenchOptions& options, const Plan& plan, Bench* out) {
   if (on_gpu) MOERT_CLI_TRY(out->cuda.Open(out->info.ordinal));
   out->graphs = on_gpu && !options.eager;
   const uint64_t rotation_bytes = 4 * (on_gpu ? out->cuda.l2_bytes() : CpuLastLevelCacheBytes());
-  out->place = {out->runtime.get(),
-                out->device.get(),
-                out->stream.get(),
-                on_gpu,
-                plan.dtype,
-                plan.weights_dtype,
-                rotation_bytes,
-                MemoryForLayers(out->info, rotation_bytes)};
+  out->place = {out->runtime.get(), out->device.get(),
+                out->stream.get(),  on_gpu,
+                plan.dtype,         plan.weights_dtype,
+                rotation_bytes,     MemoryForLayers(out->info, rotation_bytes)};
   return Status();
 }
 

@@ -46,7 +46,7 @@ struct BenchCost {
 // An op on a number of tokens. Slots are used in turn.
 struct BenchCase {
   int64_t slots = 0;
-  std::function<Status(int64_t slot)> run;                    // enqueues the call
+  std::function<Status(int64_t slot)> run;  // enqueues the call
   // Makes calls use memory of their own instead of the stream's scratch, as a captured call must.
   std::function<Status()> own_workspace;
   std::function<Status(int64_t slot, BenchCost* cost)> cost;  // after it: what it took at least

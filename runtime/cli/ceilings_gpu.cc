@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ceilings of a CUDA device: kernels of the kernel file that only read or copy, and the best dense
-// product that the library's own kernels reach.
+// The ceilings of a CUDA device: kernels of the kernel file that only read or copy, and the best
+// dense product that the library's own kernels reach.
 #include <dlfcn.h>
 #include <sys/stat.h>
 

@@ -10,32 +10,32 @@
 namespace moert::cli {
 
 // X(member, symbol, parameters)
-#define MOERT_CLI_CUDA(X)                                                                         \
-  X(init, "cuInit", (unsigned))                                                                   \
-  X(device_get, "cuDeviceGet", (int*, int))                                                       \
-  X(get_attribute, "cuDeviceGetAttribute", (int*, int, int))                                      \
-  X(retain, "cuDevicePrimaryCtxRetain", (void**, int))                                            \
-  X(release, "cuDevicePrimaryCtxRelease_v2", (int))                                               \
-  X(push, "cuCtxPushCurrent_v2", (void*))                                                         \
-  X(pop, "cuCtxPopCurrent_v2", (void**))                                                          \
-  X(begin_capture, "cuStreamBeginCapture_v2", (void*, int))                                       \
-  X(end_capture, "cuStreamEndCapture", (void*, void**))                                           \
-  X(instantiate, "cuGraphInstantiateWithFlags", (void**, void*, unsigned long long))              \
-  X(graph_destroy, "cuGraphDestroy", (void*))                                                     \
-  X(exec_destroy, "cuGraphExecDestroy", (void*))                                                  \
-  X(graph_launch, "cuGraphLaunch", (void*, void*))                                                \
-  X(event_create, "cuEventCreate", (void**, unsigned))                                            \
-  X(event_destroy, "cuEventDestroy_v2", (void*))                                                  \
-  X(event_record, "cuEventRecord", (void*, void*))                                                \
-  X(event_wait, "cuEventSynchronize", (void*))                                                    \
-  X(elapsed, "cuEventElapsedTime", (float*, void*, void*))                                        \
-  X(module_load, "cuModuleLoadData", (void**, const void*))                                       \
-  X(module_unload, "cuModuleUnload", (void*))                                                     \
-  X(get_function, "cuModuleGetFunction", (void**, void*, const char*))                            \
-  X(set_attribute, "cuFuncSetAttribute", (void*, int, int))                                       \
-  X(launch, "cuLaunchKernel",                                                                     \
-    (void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,  \
-     void**))                                                                                     \
+#define MOERT_CLI_CUDA(X)                                                                        \
+  X(init, "cuInit", (unsigned))                                                                  \
+  X(device_get, "cuDeviceGet", (int*, int))                                                      \
+  X(get_attribute, "cuDeviceGetAttribute", (int*, int, int))                                     \
+  X(retain, "cuDevicePrimaryCtxRetain", (void**, int))                                           \
+  X(release, "cuDevicePrimaryCtxRelease_v2", (int))                                              \
+  X(push, "cuCtxPushCurrent_v2", (void*))                                                        \
+  X(pop, "cuCtxPopCurrent_v2", (void**))                                                         \
+  X(begin_capture, "cuStreamBeginCapture_v2", (void*, int))                                      \
+  X(end_capture, "cuStreamEndCapture", (void*, void**))                                          \
+  X(instantiate, "cuGraphInstantiateWithFlags", (void**, void*, unsigned long long))             \
+  X(graph_destroy, "cuGraphDestroy", (void*))                                                    \
+  X(exec_destroy, "cuGraphExecDestroy", (void*))                                                 \
+  X(graph_launch, "cuGraphLaunch", (void*, void*))                                               \
+  X(event_create, "cuEventCreate", (void**, unsigned))                                           \
+  X(event_destroy, "cuEventDestroy_v2", (void*))                                                 \
+  X(event_record, "cuEventRecord", (void*, void*))                                               \
+  X(event_wait, "cuEventSynchronize", (void*))                                                   \
+  X(elapsed, "cuEventElapsedTime", (float*, void*, void*))                                       \
+  X(module_load, "cuModuleLoadData", (void**, const void*))                                      \
+  X(module_unload, "cuModuleUnload", (void*))                                                    \
+  X(get_function, "cuModuleGetFunction", (void**, void*, const char*))                           \
+  X(set_attribute, "cuFuncSetAttribute", (void*, int, int))                                      \
+  X(launch, "cuLaunchKernel",                                                                    \
+    (void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, \
+     void**))                                                                                    \
   X(error_name, "cuGetErrorName", (int, const char**))
 
 struct CudaTable {
@@ -149,15 +149,15 @@ Status Cuda::Launch(const char* kernel, int64_t blocks_x, int64_t blocks_y, unsi
   void* function = nullptr;
   MOERT_CLI_TRY(Check(table_->get_function(&function, module_, kernel), kernel));
   if (shared_bytes != 0) {
-    MOERT_CLI_TRY(Check(table_->set_attribute(function, kMaxDynamicShared,
-                                              static_cast<int>(shared_bytes)),
-                        kernel));
+    MOERT_CLI_TRY(
+        Check(table_->set_attribute(function, kMaxDynamicShared, static_cast<int>(shared_bytes)),
+              kernel));
   }
   void* parameters[] = {const_cast<void*>(args)};
-  return Check(table_->launch(function, static_cast<unsigned>(blocks_x),
-                              static_cast<unsigned>(blocks_y), 1, threads, 1, 1, shared_bytes,
-                              stream, parameters, nullptr),
-               kernel);
+  return Check(
+      table_->launch(function, static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y), 1,
+                     threads, 1, 1, shared_bytes, stream, parameters, nullptr),
+      kernel);
 }
 
 }  // namespace moert::cli

@@ -624,7 +624,7 @@ TEST_CASE("gate ops refuse what their kind does not take, and overlaps that are 
 
 TEST_CASE("devices that are not there are named, with what there is or was tried") {
   const Runtime runtime = MakeRuntime();
-  for (const char* name : {"cpu:1", "cuda", "cuda:x", "abacus", "abacus:0", ""}) {
+  for (const char* name : {"cpu:1", "cuda:99", "cuda:x", "abacus", "abacus:0", ""}) {
     INFO("name ", std::string(name));
     DeviceHandle out;
     Error error;

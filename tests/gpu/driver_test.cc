@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU backend against a driver that misbehaves: a clear status each time, nothing leaked, and the
-// CPU works on. Runs on machines without a GPU.
+// The GPU backend against a driver that misbehaves: a clear status each time, nothing leaked, and
+// the CPU works on. Runs on machines without a GPU.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 

@@ -11,7 +11,7 @@ FakeCuda state;
 thread_local int capture_mode = 0;  // global
 int context_object, module_object, function_object;
 
-constexpr int kOutOfMemory = 2, kNotFound = 500, kInvalidValue = 1, kNoDevice = 100;
+constexpr int kOutOfMemory = 2, kNotFound = 500, kNoDevice = 100;
 
 // Calls that cuStreamBeginCapture's documentation calls potentially unsafe.
 void NoteUnsafe() {
@@ -68,7 +68,10 @@ int Fill(uint64_t to, unsigned value, size_t count, void*) {
   for (size_t i = 0; i < count; ++i) reinterpret_cast<unsigned*>(to)[i] = value;
   return 0;
 }
-int PointerAttribute(void*, int, uint64_t) { return kInvalidValue; }  // all memory is the host's
+// All memory is the host's, which the driver does not know.
+int PointerAttributes(unsigned, int*, void** values, uint64_t) {
+  return *static_cast<int*>(values[0]) = 0, 0;
+}
 int StreamCreate(void** out, unsigned) {
   if (Countdown(state.fail_create)) return kOutOfMemory;
   return ++state.streams, *out = &state.streams, 0;
@@ -122,6 +125,9 @@ int Launch(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, un
            void**, void**) {
   return ++state.launches, state.launch_code;
 }
+int LaunchExtended(const void*, void*, void**, void**) {
+  return ++state.launches, state.launch_code;
+}
 int ErrorName(int code, const char** out) {
   *out = code == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
          : code == 719 ? "CUDA_ERROR_LAUNCH_FAILED"
@@ -135,7 +141,8 @@ struct Entry {
   const char* name;
   void* function;
 };
-#define ENTRY(name, function) {name, reinterpret_cast<void*>(&function)}
+#define ENTRY(name, function) \
+  { name, reinterpret_cast<void*>(&function) }
 const Entry kEntries[] = {
     ENTRY("cuInit", Init),
     ENTRY("cuDriverGetVersion", GetVersion),
@@ -154,7 +161,7 @@ const Entry kEntries[] = {
     ENTRY("cuMemFreeHost", HostFree),
     ENTRY("cuMemcpyAsync", CopyAsync),
     ENTRY("cuMemsetD32Async", Fill),
-    ENTRY("cuPointerGetAttribute", PointerAttribute),
+    ENTRY("cuPointerGetAttributes", PointerAttributes),
     ENTRY("cuStreamCreate", StreamCreate),
     ENTRY("cuStreamDestroy", StreamDestroy),
     ENTRY("cuStreamSynchronize", StreamSynchronize),
@@ -174,6 +181,7 @@ const Entry kEntries[] = {
     ENTRY("cuFuncGetAttribute", FunctionGet),
     ENTRY("cuFuncSetAttribute", FunctionSet),
     ENTRY("cuLaunchKernel", Launch),
+    ENTRY("cuLaunchKernelEx", LaunchExtended),
     ENTRY("cuGetErrorName", ErrorName),
     ENTRY("cuGetErrorString", ErrorString),
 };

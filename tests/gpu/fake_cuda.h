@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA driver for tests: a shared object that the backend opens by its path. It has as many devices
-// as it is told, keeps "device" memory on the host, runs no kernel, fails where it is told and counts
-// what is alive.
+// A CUDA driver for tests: a shared object that the backend opens by its path. It has as many
+// devices as it is told, keeps "device" memory on the host, runs no kernel, fails where it is told
+// and counts what is alive.
 #ifndef MOERT_TESTS_GPU_FAKE_CUDA_H_
 #define MOERT_TESTS_GPU_FAKE_CUDA_H_
 
@@ -25,8 +25,8 @@ struct FakeCuda {
   bool foreign_stream = false;  // streams belong to another context
 
   int64_t memory = 0, host_memory = 0, streams = 0, events = 0, modules = 0, contexts = 0;
-  int64_t pushed = 0;            // contexts current in this process
-  int64_t strict_calls = 0;      // calls that a capture forbids, made in another mode than relaxed
+  int64_t pushed = 0;        // contexts current in this process
+  int64_t strict_calls = 0;  // calls that a capture forbids, made in another mode than relaxed
   int64_t launches = 0;
 };
 

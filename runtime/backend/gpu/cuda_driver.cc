@@ -34,7 +34,7 @@ constexpr const char* kLibraries[] = {"libcuda.so.1"};
   X(host_free, "cuMemFreeHost", 2000, true)                                  \
   X(copy_async, "cuMemcpyAsync", 4000, true)                                 \
   X(fill32_async, "cuMemsetD32Async", 3020, true)                            \
-  X(pointer_get_attribute, "cuPointerGetAttribute", 4000, true)              \
+  X(pointer_get_attributes, "cuPointerGetAttributes", 7000, true)            \
   X(stream_create, "cuStreamCreate", 2000, true)                             \
   X(stream_destroy, "cuStreamDestroy", 4000, true)                           \
   X(stream_synchronize, "cuStreamSynchronize", 2000, true)                   \
@@ -54,6 +54,7 @@ constexpr const char* kLibraries[] = {"libcuda.so.1"};
   X(function_get_attribute, "cuFuncGetAttribute", 2020, true)                \
   X(function_set_attribute, "cuFuncSetAttribute", 9000, true)                \
   X(launch, "cuLaunchKernel", 4000, true)                                    \
+  X(launch_extended, "cuLaunchKernelEx", 11060, false)                       \
   X(get_error_name, "cuGetErrorName", 6000, true)                            \
   X(get_error_string, "cuGetErrorString", 6000, true)
 
@@ -154,6 +155,7 @@ Status LoadCudaDriver(const char* library, GpuDriver* out) {
   driver.id = "cuda";
   driver.kernel_file = "moert.fatbin";
   driver.kind = MOERT_DEVICE_KIND_CUDA;
+  driver.overlap_version = 12040;
   driver.classify = Classify;
   MOERT_RETURN_IF_ERROR(FillTable(path, reinterpret_cast<GetProcAddress>(get), &driver));
   *out = driver;

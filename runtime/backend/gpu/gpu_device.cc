@@ -55,6 +55,14 @@ Status DriverStatus(const GpuDriver& driver, int code, const char* what) {
                       ErrorName(driver, code), driver.vendor, code, ErrorText(driver, code));
 }
 
+int PointerMemoryType(const GpuDriver& driver, const void* pointer) {
+  int type = 0;
+  int attribute = gpu::kPointerMemoryType;
+  void* value = &type;
+  const auto address = reinterpret_cast<GpuPointer>(pointer);
+  return driver.pointer_get_attributes(1, &attribute, &value, address) == 0 ? type : 0;
+}
+
 ContextScope::ContextScope(const GpuDriver& driver, GpuContext context, CaptureMode mode)
     : driver_(driver) {
   status_ = DriverStatus(driver, driver.context_push(context), "making the context current");
@@ -111,12 +119,10 @@ Status ReadGpuInfo(const GpuDriver& driver, uint32_t ordinal, moert_device_info*
   MOERT_RETURN_IF_ERROR(check(driver.device_get(&device, static_cast<int>(ordinal))));
   MOERT_RETURN_IF_ERROR(check(driver.device_get_name(info.name, sizeof(info.name), device)));
   MOERT_RETURN_IF_ERROR(check(driver.device_total_memory(&bytes, device)));
+  MOERT_RETURN_IF_ERROR(check(driver.device_get_attribute(&major, gpu::kAttributeMajor, device)));
+  MOERT_RETURN_IF_ERROR(check(driver.device_get_attribute(&minor, gpu::kAttributeMinor, device)));
   MOERT_RETURN_IF_ERROR(
-      check(driver.device_get_attribute(&major, gpu::kAttributeMajor, device)));
-  MOERT_RETURN_IF_ERROR(
-      check(driver.device_get_attribute(&minor, gpu::kAttributeMinor, device)));
-  MOERT_RETURN_IF_ERROR(check(
-      driver.device_get_attribute(&multiprocessors, gpu::kAttributeMultiprocessors, device)));
+      check(driver.device_get_attribute(&multiprocessors, gpu::kAttributeMultiprocessors, device)));
   info.kind = driver.kind;
   info.ordinal = static_cast<int32_t>(ordinal);
   info.concurrency = static_cast<uint32_t>(multiprocessors);
@@ -131,13 +137,18 @@ Status ReadGpuInfo(const GpuDriver& driver, uint32_t ordinal, moert_device_info*
 Status GpuDevice::Open(uint32_t ordinal, const DeviceOptions& options) {
   MOERT_RETURN_IF_ERROR(ReadGpuInfo(driver_, ordinal, &info_));
   MOERT_RETURN_IF_ERROR(Check(driver_.device_get(&device_, static_cast<int>(ordinal)), "opening"));
-  MOERT_RETURN_IF_ERROR(Check(driver_.device_get_attribute(
-                                  &shared_opt_in_, gpu::kAttributeSharedBytesOptIn, device_),
-                              "reading device facts"));
+  MOERT_RETURN_IF_ERROR(
+      Check(driver_.device_get_attribute(&shared_opt_in_, gpu::kAttributeSharedBytesOptIn, device_),
+            "reading device facts"));
   GpuContext context = nullptr;
-  MOERT_RETURN_IF_ERROR(Check(driver_.primary_context_retain(&context, device_),
-                              "retaining the primary context"));
+  MOERT_RETURN_IF_ERROR(
+      Check(driver_.primary_context_retain(&context, device_), "retaining the primary context"));
   gpu_context_ = context;
+  int major = 0;
+  MOERT_RETURN_IF_ERROR(Check(driver_.device_get_attribute(&major, gpu::kAttributeMajor, device_),
+                              "reading device facts"));
+  overlaps_ = driver_.launch_extended != nullptr && driver_.overlap_version != 0 &&
+              driver_.version >= driver_.overlap_version && major >= 9;
   return LoadKernels(options);
 }
 
@@ -208,8 +219,10 @@ Status GpuDevice::Check(int code, const char* what) const {
 
 Status GpuDevice::CheckAlive() const {
   if (!lost_.load(std::memory_order_relaxed)) return Status();
-  return Status::Make(MOERT_STATUS_DEVICE_LOST, 0, "%s was lost; create the device anew in a new "
-                      "process or context", info_.id);
+  return Status::Make(MOERT_STATUS_DEVICE_LOST, 0,
+                      "%s was lost; create the device anew in a new "
+                      "process or context",
+                      info_.id);
 }
 
 Status GpuDevice::Allocate(uint64_t bytes, void** out) const {
@@ -259,9 +272,25 @@ Status GpuDevice::Launch(Kernel kernel, GpuStreamHandle stream, const LaunchShap
   if (shape.grid_x == 0 || shape.grid_y == 0) return Status();
   void* parameters[] = {const_cast<void*>(args)};
   const size_t index = static_cast<size_t>(kernel);
-  return Check(driver_.launch(functions_[index], static_cast<unsigned>(shape.grid_x),
-                              static_cast<unsigned>(shape.grid_y), 1, shape.block_x, shape.block_y,
-                              1, shape.shared_bytes, stream, parameters, nullptr),
+  if (!overlaps_) {
+    return Check(driver_.launch(functions_[index], static_cast<unsigned>(shape.grid_x),
+                                static_cast<unsigned>(shape.grid_y), 1, shape.block_x,
+                                shape.block_y, 1, shape.shared_bytes, stream, parameters, nullptr),
+                 kKernelNames[index]);
+  }
+  // Every kernel waits for those before it, so starting early only hides the start.
+  GpuLaunchAttribute overlap = {gpu::kLaunchOverlap, 0, {1}};
+  const GpuLaunch launch = {static_cast<unsigned>(shape.grid_x),
+                            static_cast<unsigned>(shape.grid_y),
+                            1,
+                            shape.block_x,
+                            shape.block_y,
+                            1,
+                            shape.shared_bytes,
+                            stream,
+                            &overlap,
+                            1};
+  return Check(driver_.launch_extended(&launch, functions_[index], parameters, nullptr),
                kKernelNames[index]);
 }
 
@@ -275,14 +304,13 @@ Status GpuDevice::TakeStatusWord(moert_stream_status** out) {
     // Room for every word there is: ReturnStatusWord must not fail.
     free_words_.reserve((status_blocks_.size() + 1) * (kStatusBytes / kPitch));
     void* block = nullptr;
-    MOERT_RETURN_IF_ERROR(Check(driver_.host_allocate(&block, kStatusBytes,
-                                                      gpu::kHostPortable | gpu::kHostMapped),
-                                "allocating pinned memory"));
+    MOERT_RETURN_IF_ERROR(
+        Check(driver_.host_allocate(&block, kStatusBytes, gpu::kHostPortable | gpu::kHostMapped),
+              "allocating pinned memory"));
     std::memset(block, 0, kStatusBytes);
     status_blocks_.push_back(block);
     for (uint64_t at = 0; at < kStatusBytes; at += kPitch) {
-      free_words_.push_back(
-          reinterpret_cast<moert_stream_status*>(static_cast<char*>(block) + at));
+      free_words_.push_back(reinterpret_cast<moert_stream_status*>(static_cast<char*>(block) + at));
     }
   }
   *out = free_words_.back();
@@ -359,6 +387,12 @@ Status GpuDevice::PrepareExperts(const LayerSpec& spec, const LayerWeights& weig
 Status GpuDevice::PrepareGate(const GateSpec& spec, Owned<PreparedGate>* out) {
   MOERT_RETURN_IF_ERROR(CheckAlive());
   return PrepareGpuGate(*this, spec, out);
+}
+
+Status GpuDevice::PrepareLayer(const LayerSpec& spec, const LayerWeights& weights,
+                               WeightSource source, Owned<PreparedLayer>* out) {
+  MOERT_RETURN_IF_ERROR(CheckAlive());
+  return PrepareGpuLayer(*this, spec, weights, source, out);
 }
 
 }  // namespace moert

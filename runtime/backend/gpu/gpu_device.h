@@ -2,8 +2,9 @@
 // One GPU: its primary context, kernels, memory and streams.
 //
 // Every use of the driver stands in a ContextScope, which makes the device's context current and
-// gives the caller's back. Calls that a stream capture forbids also set the thread's capture mode to
-// relaxed, so that a host may capture on one stream while another thread creates or destroys objects.
+// gives the caller's back. Calls that a stream capture forbids also set the thread's capture mode
+// to relaxed, so that a host may capture on one stream while another thread creates or destroys
+// objects.
 #ifndef MOERT_BACKEND_GPU_GPU_DEVICE_H_
 #define MOERT_BACKEND_GPU_GPU_DEVICE_H_
 
@@ -98,6 +99,8 @@ class GpuDevice final : public BackendDevice {
   Status PrepareExperts(const LayerSpec& spec, const LayerWeights& weights, WeightSource source,
                         Owned<PreparedExperts>* out) override;
   Status PrepareGate(const GateSpec& spec, Owned<PreparedGate>* out) override;
+  Status PrepareLayer(const LayerSpec& spec, const LayerWeights& weights, WeightSource source,
+                      Owned<PreparedLayer>* out) override;
 
   Allocator& allocator() const { return *context_.allocator; }
   const BackendContext& context() const { return context_; }
@@ -140,6 +143,7 @@ class GpuDevice final : public BackendDevice {
   moert_device_info info_ = MOERT_DEVICE_INFO_INIT;
   int device_ = -1;
   int shared_opt_in_ = 0;
+  bool overlaps_ = false;  // launches may begin before the one in front of them has ended
   GpuContext gpu_context_ = nullptr;
   GpuModule module_ = nullptr;
   GpuFunction functions_[kNumKernels] = {};
@@ -173,6 +177,8 @@ Status PrepareGpuRouter(const GpuDevice& device, const RouterSpec& spec,
 Status PrepareGpuExperts(const GpuDevice& device, const LayerSpec& spec,
                          const LayerWeights& weights, WeightSource source,
                          Owned<PreparedExperts>* out);
+Status PrepareGpuLayer(const GpuDevice& device, const LayerSpec& spec, const LayerWeights& weights,
+                       WeightSource source, Owned<PreparedLayer>* out);
 Status PrepareGpuGate(const GpuDevice& device, const GateSpec& spec, Owned<PreparedGate>* out);
 
 }  // namespace moert

@@ -12,12 +12,13 @@
 namespace moert {
 namespace {
 
-constexpr int64_t kGroupThreads = 1024;  // as in kernels/common/grouping.h
-constexpr int64_t kStreamTokens = 64;    // at most, on the streaming path
-constexpr int64_t kStreamMeanSlots = 16; // an expert; above it tiles are full enough
-constexpr int64_t kStreamDepth = 32;     // elements of a step, as in kernels/cuda/linear_stream.h
-constexpr int64_t kStepsOfSplit = 16;    // steps that are worth a piece of their own
-constexpr int64_t kStreamWarps = 8;
+constexpr int64_t kGroupThreads = 1024;   // as in kernels/common/grouping.h
+constexpr int64_t kChoiceTokens = 32;     // at most, chosen and sorted in one launch
+constexpr int32_t kChoiceExperts = 512;   // the same
+constexpr int64_t kStreamTokens = 64;     // at most, on the streaming path
+constexpr int64_t kStreamMeanSlots = 16;  // an expert; above it tiles are full enough
+constexpr int64_t kStreamDepth = 32;      // elements of a step, as in kernels/cuda/linear_stream.h
+constexpr int64_t kStepsOfSplit = 16;     // steps that are worth a piece of their own
 constexpr int64_t kUnitRows = 16;
 constexpr uint32_t kSlotSumBytes = 64 << 10;
 
@@ -109,8 +110,7 @@ bool GpuExperts::may_copy_x() const {
 
 bool GpuExperts::MayStream(int64_t tokens, int64_t slots) const {
   return first_.matrix_ready() && second_.matrix_ready() && tokens <= kStreamTokens &&
-         slots <= MOERT_KERNEL_SMALL_SLOTS &&
-         slots < kStreamMeanSlots * spec_.routing.num_experts;
+         slots <= MOERT_KERNEL_SMALL_SLOTS && slots < kStreamMeanSlots * spec_.routing.num_experts;
 }
 
 // The second product's depth is cut so that each warp of a block finds work, as far as the sums of
@@ -118,7 +118,9 @@ bool GpuExperts::MayStream(int64_t tokens, int64_t slots) const {
 void GpuExperts::PlanStreaming(ExpertsPlan* plan) const {
   plan->streams = true;
   plan->first = plan->second = LinearPath::kStream;
-  plan->tile_positions = StreamPositions(plan->tokens);
+  // Room for twice the mean; an expert with more takes several tiles.
+  const int64_t mean = DivideUp(plan->slots, spec_.routing.num_experts);
+  plan->tile_positions = StreamPositions(std::min(plan->tokens, 2 * mean));
   const int64_t steps = DivideUp(spec_.intermediate, kStreamDepth);
   const int64_t wanted = DivideUp(steps, kStepsOfSplit);
   const int64_t slot_bytes = plan->slots * kUnitRows * static_cast<int64_t>(sizeof(float));
@@ -135,8 +137,7 @@ ExpertsPlan GpuExperts::MakePlan(int64_t tokens) const {
   } else {
     plan.first = first_.matrix_ready() ? LinearPath::kTile : LinearPath::kGeneric;
     plan.second = second_.matrix_ready() ? LinearPath::kTile : LinearPath::kGeneric;
-    const bool generic =
-        plan.first == LinearPath::kGeneric || plan.second == LinearPath::kGeneric;
+    const bool generic = plan.first == LinearPath::kGeneric || plan.second == LinearPath::kGeneric;
     plan.tile_positions =
         generic ? kGenericPositions : TilePositions(plan.slots / spec_.routing.num_experts);
   }
@@ -194,18 +195,28 @@ uint64_t GpuExperts::WorkspaceSize(const ExpertsCall& call) const {
 }
 
 Status GpuExperts::Run(BackendStream& stream, const ExpertsCall& call) const {
-  if (call.tokens > INT32_MAX / spec_.routing.top_k) {
-    return InvalidArgument("%" PRId64 " tokens of top_k %d are more than the %d slots of a call",
-                           call.tokens, spec_.routing.top_k, INT32_MAX);
-  }
   auto& gpu_stream = static_cast<GpuStream&>(stream);
   ContextScope scope(device_, CaptureMode::kAsIs);
   MOERT_RETURN_IF_ERROR(scope.TakeStatus());
   MOERT_RETURN_IF_ERROR(gpu_stream.BeginCall());
-  uses_.Add(gpu_stream);
+  return Enqueue(gpu_stream, call, nullptr);
+}
+
+bool GpuExperts::FitsChoice(int64_t tokens) const {
+  return tokens <= kChoiceTokens && tokens * spec_.routing.top_k <= MOERT_KERNEL_SMALL_SLOTS &&
+         spec_.routing.num_groups <= 1 && spec_.routing.num_experts <= kChoiceExperts;
+}
+
+Status GpuExperts::Enqueue(GpuStream& stream, const ExpertsCall& call,
+                           const moert_top_k_kernel_args* choice) const {
+  if (call.tokens > INT32_MAX / spec_.routing.top_k) {
+    return InvalidArgument("%" PRId64 " tokens of top_k %d are more than the %d slots of a call",
+                           call.tokens, spec_.routing.top_k, INT32_MAX);
+  }
+  uses_.Add(stream);
   const ExpertsPlan plan = MakePlan(call.tokens);
   const ExpertsParts parts = Carve(plan, call.workspace.data);
-  Job job{call, plan, parts, gpu_stream.handle(), gpu_stream.status_word(), call.x, call.x};
+  Job job{call, plan, parts, stream.handle(), stream.status_word(), choice, call.x, call.x};
   return RunJob(job);
 }
 
@@ -261,6 +272,7 @@ Status GpuExperts::Group(const Job& job) const {
   args.status = job.status;
   LaunchShape shape;
   shape.block_x = static_cast<uint32_t>(kGroupThreads);
+  if (job.choice != nullptr) return ChooseAndGroup(job, args);
   if (job.plan.group_blocks == 0) {
     return device_.Launch(Kernel::group_small, job.stream, shape, &args);
   }
@@ -272,6 +284,15 @@ Status GpuExperts::Group(const Job& job) const {
   // Counters: 32 bits an expert, and 16 bits an expert and warp.
   shape.shared_bytes = static_cast<uint32_t>(args.num_experts) * (4 + 2 * 32);
   return device_.Launch(Kernel::group_scatter, job.stream, shape, &args);
+}
+
+Status GpuExperts::ChooseAndGroup(const Job& job, const moert_group_kernel_args& group) const {
+  const moert_choose_and_group_kernel_args args = {*job.choice, group};
+  LaunchShape shape;
+  shape.block_x = static_cast<uint32_t>(kGroupThreads);
+  const int32_t experts = spec_.routing.num_experts;
+  const int32_t size = experts <= 128 ? 0 : experts <= 256 ? 1 : 2;
+  return device_.Launch(KernelAfter(Kernel::choose_and_group_128, size), job.stream, shape, &args);
 }
 
 // Brings x into a form that the products take, and makes the experts' own input from it.
@@ -429,6 +450,7 @@ Status GpuExperts::SecondStreaming(const Job& job) const {
   int32_t size = 0;
   while (8 << size < job.plan.tile_positions) ++size;
   LaunchShape shape;
+  shape.block_x = 512;
   shape.grid_x = DivideUp(args.linear.padded_outputs, kUnitRows);
   shape.shared_bytes = static_cast<uint32_t>(job.plan.slots * job.plan.splits * kUnitRows *
                                              static_cast<int64_t>(sizeof(float)));
@@ -494,8 +516,8 @@ Status GpuExperts::Weight(moert_role role, int32_t expert, moert_matrix* out) co
       {MOERT_ROLE_LATENT_IN, &latent_in_, Part::kValue, false},
       {MOERT_ROLE_LATENT_OUT, &latent_out_, Part::kValue, false},
       {MOERT_ROLE_SHARED_GATE, &shared_first_, Part::kValue, false},
-      {MOERT_ROLE_SHARED_UP, &shared_first_,
-       shared_first_.gated() ? Part::kPair : Part::kValue, false},
+      {MOERT_ROLE_SHARED_UP, &shared_first_, shared_first_.gated() ? Part::kPair : Part::kValue,
+       false},
       {MOERT_ROLE_SHARED_GATE_UP, &shared_first_, Part::kBoth, false},
       {MOERT_ROLE_SHARED_DOWN, &shared_second_, Part::kValue, false},
   };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The experts of a layer on a GPU: the weights it holds, the plan of a call and its launches.
 //
-// A call sorts its slots by expert and then takes one of two ways, chosen by tokens, top_k and shapes
-// before anything runs: few tokens stream the weights through registers and sum a token's slots in the
-// second product; many go tile by tile, store each slot's part and add the parts afterwards.
+// A call sorts its slots by expert and then takes one of two ways, chosen by tokens, top_k and
+// shapes before anything runs: few tokens stream the weights through registers and sum a token's
+// slots in the second product; many go tile by tile, store each slot's part and add the parts
+// afterwards.
 #ifndef MOERT_BACKEND_GPU_GPU_EXPERTS_H_
 #define MOERT_BACKEND_GPU_GPU_EXPERTS_H_
 
@@ -19,7 +20,7 @@ struct ExpertsPlan {
   int64_t tokens = 0, slots = 0;
   int32_t tile_positions = 0;
   int64_t max_tiles = 0;
-  int32_t splits = 1;  // of the second product's depth, when streaming
+  int32_t splits = 1;                         // of the second product's depth, when streaming
   int32_t group_blocks = 0, group_chunk = 0;  // many slots; 0: one block sorts
 };
 
@@ -41,6 +42,11 @@ class GpuExperts final : public PreparedExperts {
 
   uint64_t WorkspaceSize(const ExpertsCall& call) const override;
   Status Run(BackendStream& stream, const ExpertsCall& call) const override;
+  // As Run, the context being current; with `choice`, which FitsChoice allowed, the choice of
+  // experts is made in the launch that sorts its slots.
+  Status Enqueue(GpuStream& stream, const ExpertsCall& call,
+                 const moert_top_k_kernel_args* choice) const;
+  bool FitsChoice(int64_t tokens) const;
   uint64_t weight_bytes() const override;
   Status Weight(moert_role role, int32_t expert, moert_matrix* out) const override;
 
@@ -52,13 +58,12 @@ class GpuExperts final : public PreparedExperts {
     const ExpertsParts& parts;
     GpuStreamHandle stream;
     moert_stream_status* status;
+    const moert_top_k_kernel_args* choice;
     Matrix x;         // of the layer, rows readable as vectors where that matters
     Matrix expert_x;  // of the experts: x, or the latent
   };
 
-  bool input_side() const {
-    return spec_.weight_application == MOERT_WEIGHT_APPLICATION_INPUT;
-  }
+  bool input_side() const { return spec_.weight_application == MOERT_WEIGHT_APPLICATION_INPUT; }
   bool has_shared(const ExpertsCall& call) const {
     return shared_second_.present() && !call.skip_shared;
   }
@@ -77,6 +82,7 @@ class GpuExperts final : public PreparedExperts {
   Status RunJob(Job& job) const;
   Status PrepareRows(Job& job) const;
   Status Group(const Job& job) const;
+  Status ChooseAndGroup(const Job& job, const moert_group_kernel_args& group) const;
   Status Shared(const Job& job) const;
   Status SharedScale(const Job& job) const;
   Status First(const Job& job) const;
@@ -93,7 +99,7 @@ class GpuExperts final : public PreparedExperts {
   LinearWeights first_, second_, shared_first_, shared_second_, latent_in_, latent_out_;
   GpuMemory shared_gate_;  // [H]
   moert_dtype shared_gate_dtype_ = MOERT_DTYPE_NONE;
-  GpuMemory local_of_;     // [E]
+  GpuMemory local_of_;       // [E]
   mutable StreamUses uses_;  // its destructor waits, so it stands last
 };
 

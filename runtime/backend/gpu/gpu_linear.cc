@@ -10,8 +10,8 @@
 namespace moert {
 namespace {
 
-constexpr int64_t kMmaRows = 128;   // of a tile, in kernels/cuda/linear_mma.h
-constexpr int64_t kUnitRows = 16;   // of a unit, in kernels/cuda/linear_stream.h
+constexpr int64_t kMmaRows = 128;  // of a tile, in kernels/cuda/linear_mma.h
+constexpr int64_t kUnitRows = 16;  // of a unit, in kernels/cuda/linear_stream.h
 constexpr int64_t kMostStreamRows = 64;
 
 void* Offset(void* data, moert_dtype dtype, int64_t elements) {
@@ -22,8 +22,8 @@ int64_t Round(int64_t value, int64_t unit) { return DivideUp(value, unit) * unit
 
 bool SameLayout(const WeightMatrix& a, const WeightMatrix& b) {
   return a.present() == b.present() &&
-         (!a.present() || (a.dtype == b.dtype && a.out_stride == b.out_stride &&
-                           a.in_stride == b.in_stride));
+         (!a.present() ||
+          (a.dtype == b.dtype && a.out_stride == b.out_stride && a.in_stride == b.in_stride));
 }
 
 // Gate and up rows alternate in one tensor.
@@ -44,10 +44,12 @@ Status CheckReachable(const GpuDevice& device, const WeightMatrix& weight) {
   if (!weight.present()) return Status();
   ContextScope scope(device);
   MOERT_RETURN_IF_ERROR(scope.TakeStatus());
-  int type = 0;
-  const int code = device.driver().pointer_get_attribute(
-      &type, gpu::kPointerMemoryType, reinterpret_cast<GpuPointer>(weight.data));
-  if (code == 0) return Status();
+  if (reinterpret_cast<uintptr_t>(weight.data) % static_cast<size_t>(ElementSize(weight.dtype)) !=
+      0) {
+    return Unsupported("BORROW_WEIGHTS: a weight at %p is not aligned to its elements",
+                       weight.data);
+  }
+  if (PointerMemoryType(device.driver(), weight.data) != 0) return Status();
   return InvalidArgument("BORROW_WEIGHTS: a weight at %p is not in memory that %s can read",
                          weight.data, device.info().id);
 }
@@ -163,10 +165,12 @@ Status LinearWeights::MakeBorrowed(const GpuDevice& device,
   if (bias.present()) bias_dtype_ = bias.dtype, bias_stride_ = bias.in_stride;
   for (size_t i = 0; i < sources.size(); ++i) {
     const LinearSource& source = sources[i];
-    if (!SameLayout(source.value, first.value) || (gated_ && !SameLayout(source.pair, first.value)) ||
+    if (!SameLayout(source.value, first.value) ||
+        (gated_ && !SameLayout(source.pair, first.value)) ||
         (source.value_bias.present() && !SameLayout(source.value_bias, bias)) ||
         (source.pair_bias.present() && !SameLayout(source.pair_bias, bias))) {
-      return Unsupported("BORROW_WEIGHTS with gate and up, or experts, of several dtypes or strides");
+      return Unsupported(
+          "BORROW_WEIGHTS with gate and up, or experts, of several dtypes or strides");
     }
     for (const WeightMatrix* weight :
          {&source.value, &source.pair, &source.value_bias, &source.pair_bias}) {

@@ -17,8 +17,8 @@ enum class Keeping {
   kBorrowed,  // where they lie
 };
 
-// One weight of each expert (or of a layer: one entry), and of gated first layers its pair: gate and
-// up. Biases are vectors.
+// One weight of each expert (or of a layer: one entry), and of gated first layers its pair: gate
+// and up. Biases are vectors.
 struct LinearSource {
   WeightMatrix value, pair, value_bias, pair_bias;
 };
@@ -84,8 +84,8 @@ int32_t TilePositions(int64_t mean);
 // For at most `most` positions an expert on the streaming path.
 int32_t StreamPositions(int64_t most);
 
-// Enqueues a product; args is complete but for `tile_positions` of dense rows, which must be set too.
-// `max_tiles` bounds *args.num_tiles; ignored for dense rows.
+// Enqueues a product; args is complete but for `tile_positions` of dense rows, which must be set
+// too. `max_tiles` bounds *args.num_tiles; ignored for dense rows.
 Status LaunchLinear(const GpuDevice& device, GpuStreamHandle stream, LinearPath path,
                     const moert_linear_kernel_args& args, int64_t max_tiles);
 
@@ -93,8 +93,8 @@ Status LaunchLinear(const GpuDevice& device, GpuStreamHandle stream, LinearPath 
 LinearPath DensePath(const LinearWeights& weights, moert_dtype row_dtype, int64_t rows,
                      int32_t* tile_positions);
 
-// Copies a matrix into `destination`, rows padded with zeros to `padded_cols`, and makes it the rows
-// of `args`.
+// Copies a matrix into `destination`, rows padded with zeros to `padded_cols`, and makes it the
+// rows of `args`.
 Status CopyRows(const GpuDevice& device, GpuStreamHandle stream, const Matrix& source,
                 int64_t padded_cols, void* destination, moert_linear_kernel_args* args);
 

@@ -8,11 +8,10 @@ namespace moert {
 Status ReadStatusWord(const moert_stream_status& word) {
   // The kernel writes `raised` last, from the device, at any time.
   if (__atomic_load_n(&word.raised, __ATOMIC_ACQUIRE) == 0) return Status();
-  return Status::Make(MOERT_STATUS_INVALID_ROUTING, word.id,
-                      "token %" PRId64 ", slot %" PRId64
-                      ": expert id %d is outside -1..%d; the slot adds nothing",
-                      word.slot / word.top_k, word.slot % word.top_k, word.id,
-                      word.num_experts - 1);
+  return Status::Make(
+      MOERT_STATUS_INVALID_ROUTING, word.id,
+      "token %" PRId64 ", slot %" PRId64 ": expert id %d is outside -1..%d; the slot adds nothing",
+      word.slot / word.top_k, word.slot % word.top_k, word.id, word.num_experts - 1);
 }
 
 GpuStream::~GpuStream() {
@@ -98,9 +97,9 @@ Status GpuStream::WaitEvent(const BackendEvent& event) {
   MOERT_RETURN_IF_ERROR(device_.CheckAlive());
   ContextScope scope(device_, CaptureMode::kAsIs);
   MOERT_RETURN_IF_ERROR(scope.TakeStatus());
-  return device_.Check(device_.driver().stream_wait_event(
-                           handle_, static_cast<const GpuEvent&>(event).handle(), 0),
-                       "waiting for an event");
+  return device_.Check(
+      device_.driver().stream_wait_event(handle_, static_cast<const GpuEvent&>(event).handle(), 0),
+      "waiting for an event");
 }
 
 Status GpuStream::Synchronize() {
@@ -165,8 +164,8 @@ Status GpuEvent::Record(BackendStream& stream) {
   ContextScope scope(device_, CaptureMode::kAsIs);
   MOERT_RETURN_IF_ERROR(scope.TakeStatus());
   const auto& gpu_stream = static_cast<GpuStream&>(stream);
-  MOERT_RETURN_IF_ERROR(device_.Check(
-      device_.driver().event_record(handle_, gpu_stream.handle()), "recording an event"));
+  MOERT_RETURN_IF_ERROR(device_.Check(device_.driver().event_record(handle_, gpu_stream.handle()),
+                                      "recording an event"));
   status_ = gpu_stream.status_word();
   return Status();
 }

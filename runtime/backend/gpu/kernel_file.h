@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of kernels that a device loads: where it is looked for, and what its last line says.
 //
-// A kernel file is what the vendor's compiler writes, followed by one line of text that drivers do not
-// read: "\nmoert-kernels abi=1 toolkit=13.0 targets=sm_80,sm_90a,compute_80\n".
+// A kernel file is what the vendor's compiler writes, followed by one line of text that drivers do
+// not read: "\nmoert-kernels abi=1 toolkit=13.0 targets=sm_80,sm_90a,compute_80\n".
 #ifndef MOERT_BACKEND_GPU_KERNEL_FILE_H_
 #define MOERT_BACKEND_GPU_KERNEL_FILE_H_
 

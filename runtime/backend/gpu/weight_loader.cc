@@ -57,11 +57,11 @@ Status WeightLoader::Run() {
   MOERT_RETURN_IF_ERROR(device_.Check(
       device_.driver().stream_create(&stream_, gpu::kStreamNonBlocking), "creating a stream"));
   for (const Table& table : tables_) {
-    MOERT_RETURN_IF_ERROR(device_.Check(
-        device_.driver().copy_async(reinterpret_cast<GpuPointer>(table.destination),
-                                    reinterpret_cast<GpuPointer>(table.source), table.bytes,
-                                    stream_),
-        "copying weights"));
+    MOERT_RETURN_IF_ERROR(
+        device_.Check(device_.driver().copy_async(reinterpret_cast<GpuPointer>(table.destination),
+                                                  reinterpret_cast<GpuPointer>(table.source),
+                                                  table.bytes, stream_),
+                      "copying weights"));
   }
   MOERT_RETURN_IF_ERROR(Classify());
   for (const Request& request : requests_) MOERT_RETURN_IF_ERROR(Load(request));
@@ -73,11 +73,8 @@ Status WeightLoader::Run() {
 Status WeightLoader::Classify() {
   uint64_t host_bytes = 0;
   for (Request& request : requests_) {
-    int type = 0;
-    // The driver refuses pointers it does not know: plain host memory.
-    const int code = device_.driver().pointer_get_attribute(
-        &type, gpu::kPointerMemoryType, reinterpret_cast<GpuPointer>(request.source.data));
-    request.on_device = code == 0 && type == gpu::kMemoryTypeDevice;
+    request.on_device =
+        PointerMemoryType(device_.driver(), request.source.data) == gpu::kMemoryTypeDevice;
     if (request.on_device) continue;
     const bool along_out = request.source.out_stride >= request.source.in_stride;
     host_bytes += AlignUp(SpanBytes(request.source, along_out ? request.out : request.in,
@@ -115,8 +112,8 @@ Status WeightLoader::Load(const Request& request) {
   const int64_t inner = along_out ? request.in : request.out;
   if (request.on_device) return Pack(request, request.source.data, along_out, 0, outer);
   const uint64_t first_bytes = SpanBytes(request.source, 1, inner);
-  const uint64_t step_bytes = static_cast<uint64_t>(OuterStride(request.source) *
-                                                    ElementSize(request.source.dtype));
+  const uint64_t step_bytes =
+      static_cast<uint64_t>(OuterStride(request.source) * ElementSize(request.source.dtype));
   if (first_bytes > staging_bytes_) {
     return Unsupported("a weight whose rows of %lld elements span more than %llu bytes",
                        static_cast<long long>(inner),
@@ -129,8 +126,8 @@ Status WeightLoader::Load(const Request& request) {
       room = staging_bytes_;
     }
     const uint64_t more = step_bytes != 0 ? (room - first_bytes) / step_bytes : UINT64_MAX - 1;
-    const int64_t count = static_cast<int64_t>(
-        std::min<uint64_t>(more + 1, static_cast<uint64_t>(outer - first)));
+    const int64_t count =
+        static_cast<int64_t>(std::min<uint64_t>(more + 1, static_cast<uint64_t>(outer - first)));
     MOERT_RETURN_IF_ERROR(LoadPart(request, along_out, first, count));
     first += count;
   }
@@ -175,10 +172,10 @@ Status WeightLoader::Flush() {
         device_.Check(driver.event_synchronize(side.done), "waiting for staged weights"));
   }
   FillHostBuffer();
-  MOERT_RETURN_IF_ERROR(device_.Check(
-      driver.copy_async(reinterpret_cast<GpuPointer>(side.device.data()),
-                        reinterpret_cast<GpuPointer>(side.host), filled_, stream_),
-      "copying weights"));
+  MOERT_RETURN_IF_ERROR(
+      device_.Check(driver.copy_async(reinterpret_cast<GpuPointer>(side.device.data()),
+                                      reinterpret_cast<GpuPointer>(side.host), filled_, stream_),
+                    "copying weights"));
   for (const PendingPack& pack : packs_) {
     MOERT_RETURN_IF_ERROR(Pack(*pack.request,
                                static_cast<const char*>(side.device.data()) + pack.offset,
@@ -194,8 +191,8 @@ Status WeightLoader::Flush() {
   return Status();
 }
 
-Status WeightLoader::Pack(const Request& request, const void* source, bool along_out,
-                          int64_t first, int64_t count) {
+Status WeightLoader::Pack(const Request& request, const void* source, bool along_out, int64_t first,
+                          int64_t count) {
   const PackTarget& target = request.target;
   moert_pack_kernel_args args = {};
   args.source = source;
@@ -207,8 +204,8 @@ Status WeightLoader::Pack(const Request& request, const void* source, bool along
   args.first_out = along_out ? first : 0;
   args.first_in = along_out ? 0 : first;
   // The last part of a dimension also writes its padding.
-  args.padded_out = args.first_out + args.out == request.out ? target.padded_out - args.first_out
-                                                             : args.out;
+  args.padded_out =
+      args.first_out + args.out == request.out ? target.padded_out - args.first_out : args.out;
   args.padded_in =
       args.first_in + args.in == request.in ? target.padded_in - args.first_in : args.in;
   args.destination_stride = target.stride;

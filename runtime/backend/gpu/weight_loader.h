@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings weights onto the device in the layout that kernels want. Host sources go through two pinned
-// buffers, filled by several threads while the other one is copied and packed by the device, so host
-// memory stays at those two buffers whatever the layer's size. Device sources are packed in place.
+// Brings weights onto the device in the layout that kernels want. Host sources go through two
+// pinned buffers, filled by several threads while the other one is copied and packed by the device,
+// so host memory stays at those two buffers whatever the layer's size. Device sources are packed in
+// place.
 #ifndef MOERT_BACKEND_GPU_WEIGHT_LOADER_H_
 #define MOERT_BACKEND_GPU_WEIGHT_LOADER_H_
 

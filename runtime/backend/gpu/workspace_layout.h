@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a workspace one after the other, each aligned to 256 bytes. With a null base it only counts.
+// Parts of a workspace one after the other, each aligned to 256 bytes. With a null base it only
+// counts.
 #ifndef MOERT_BACKEND_GPU_WORKSPACE_LAYOUT_H_
 #define MOERT_BACKEND_GPU_WORKSPACE_LAYOUT_H_
 
