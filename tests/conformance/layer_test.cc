@@ -282,6 +282,22 @@ TEST_CASE("the thread count does not change a bit") {
   }
 }
 
+TEST_CASE("batches larger than any block that a device may cut them into") {
+  Rng rng;
+  CAPTURE(rng.seed);
+  const Shape shape{
+      .experts = 3, .top_k = 2, .hidden = 9, .intermediate = 5, .shared = 4, .latent = 6};
+  for (moert_dtype dtype : kDtypes) {
+    for (int64_t tokens : {513, 1031, 3001}) {
+      Sample sample(rng, dtype, shape, tokens);
+      sample.layer.shared_gate = rng.NormalMat(1, 9, 0.3, dtype);
+      ForEachDevice([&](Device& device) {
+        CheckForward(rng, device, sample.On(device), sample.layer, sample.input);
+      });
+    }
+  }
+}
+
 TEST_CASE("layers of one expert, and of as many chosen experts as there are") {
   Rng rng;
   CAPTURE(rng.seed);
