@@ -78,8 +78,7 @@ packages() { tests/install_packages.sh build test bindings; }
 format() {
   local unformatted
   unformatted=$(find include runtime kernels tests examples bindings -type f \
-      -regex '.*\.\(c\|cc\|cpp\|h\|hpp\|cu\|cuh\)' ! -path '*/generated/*' ! -path '*/build/*' \
-      ! -path '*/target/*' | while read -r file; do
+      -regex '.*\.\(c\|cc\|cpp\|h\|hpp\|cu\|cuh\)' ! -path '*/target/*' | while read -r file; do
       clang-format --dry-run -Werror "$file" >/dev/null 2>&1 || echo "$file"
     done)
   if [ -n "$unformatted" ]; then

@@ -68,15 +68,15 @@ MOERT_API const char* moert_version_string(void);
 /** Result of every call that can fail. */
 typedef int32_t moert_status;
 enum moert_status_e {
-  MOERT_STATUS_OK = 0,                  /**< The call did what it says. */
-  MOERT_STATUS_INVALID_ARGUMENT = 1,    /**< A value is outside what the call accepts. */
-  MOERT_STATUS_UNSUPPORTED = 2,         /**< Valid, but this device or version cannot do it. */
-  MOERT_STATUS_UNAVAILABLE = 3,         /**< No such device, driver or kernel file here. */
-  MOERT_STATUS_OUT_OF_MEMORY = 4,       /**< Host or device memory ran out. */
-  MOERT_STATUS_NOT_FOUND = 5,           /**< A named file, tensor, layer or family does not exist. */
-  MOERT_STATUS_IO_ERROR = 6,            /**< The system refused a read or write; native_code is errno. */
-  MOERT_STATUS_CORRUPT_DATA = 7,        /**< Bytes break their format; native_code is a moert_corruption. */
-  MOERT_STATUS_FILE_CHANGED = 8,        /**< A file is not the one that was packed. */
+  MOERT_STATUS_OK = 0,               /**< The call did what it says. */
+  MOERT_STATUS_INVALID_ARGUMENT = 1, /**< A value is outside what the call accepts. */
+  MOERT_STATUS_UNSUPPORTED = 2,      /**< Valid, but this device or version cannot do it. */
+  MOERT_STATUS_UNAVAILABLE = 3,      /**< No such device, driver or kernel file here. */
+  MOERT_STATUS_OUT_OF_MEMORY = 4,    /**< Host or device memory ran out. */
+  MOERT_STATUS_NOT_FOUND = 5,        /**< A named file, tensor, layer or family does not exist. */
+  MOERT_STATUS_IO_ERROR = 6,     /**< The system refused a read or write; native_code is errno. */
+  MOERT_STATUS_CORRUPT_DATA = 7, /**< Bytes break their format: see moert_corruption. */
+  MOERT_STATUS_FILE_CHANGED = 8, /**< A file is not the one that was packed. */
   MOERT_STATUS_WORKSPACE_TOO_SMALL = 9, /**< The message and native_code say the size needed. */
   MOERT_STATUS_INVALID_ROUTING = 10,    /**< Enqueued work met an expert id out of range. */
   MOERT_STATUS_NOT_READY = 11,          /**< An event has not been reached yet. */
@@ -90,24 +90,24 @@ enum moert_status_e {
 typedef int32_t moert_corruption;
 enum moert_corruption_e {
   MOERT_CORRUPTION_UNSPECIFIED = 0,
-  MOERT_CORRUPTION_TRUNCATED = 1,       /**< The file ends before what it promises. */
-  MOERT_CORRUPTION_HEADER_LENGTH = 2,   /**< A header length is zero or beyond the file or limit. */
-  MOERT_CORRUPTION_HEADER_SYNTAX = 3,   /**< A header is not valid JSON or not an object. */
-  MOERT_CORRUPTION_DUPLICATE_KEY = 4,   /**< A name stands twice. */
-  MOERT_CORRUPTION_FIELD = 5,           /**< A field is missing, unknown or of the wrong type. */
-  MOERT_CORRUPTION_OFFSETS = 6,         /**< Offsets are not two ordered numbers inside the file. */
-  MOERT_CORRUPTION_SIZE_MISMATCH = 7,   /**< Shape and dtype do not give the byte count. */
-  MOERT_CORRUPTION_OVERFLOW = 8,        /**< A product or sum passes 64 bits. */
-  MOERT_CORRUPTION_OVERLAP = 9,         /**< Two tensors share bytes. */
-  MOERT_CORRUPTION_HOLE = 10,           /**< Bytes belong to no tensor. */
-  MOERT_CORRUPTION_DTYPE = 11,          /**< A dtype or enum value is not known. */
-  MOERT_CORRUPTION_IDENTIFIER = 12,     /**< The file is of another kind. */
-  MOERT_CORRUPTION_STRUCTURE = 13,      /**< The FlatBuffers verifier refused the buffer. */
-  MOERT_CORRUPTION_INDEX = 14,          /**< An index points outside its table. */
-  MOERT_CORRUPTION_ROLES = 15,          /**< A layer lacks a weight, has one twice or of wrong shape. */
-  MOERT_CORRUPTION_FEATURE = 16,        /**< The file requires a feature this version lacks. */
-  MOERT_CORRUPTION_PATH = 17,           /**< A path leaves the manifest's folder. */
-  MOERT_CORRUPTION_HASH = 18            /**< Contents do not match the recorded hash. */
+  MOERT_CORRUPTION_TRUNCATED = 1,     /**< The file ends before what it promises. */
+  MOERT_CORRUPTION_HEADER_LENGTH = 2, /**< A header length is zero or beyond the file or limit. */
+  MOERT_CORRUPTION_HEADER_SYNTAX = 3, /**< A header is not valid JSON or not an object. */
+  MOERT_CORRUPTION_DUPLICATE_KEY = 4, /**< A name stands twice. */
+  MOERT_CORRUPTION_FIELD = 5,         /**< A field is missing, unknown or of the wrong type. */
+  MOERT_CORRUPTION_OFFSETS = 6,       /**< Offsets are not two ordered numbers inside the file. */
+  MOERT_CORRUPTION_SIZE_MISMATCH = 7, /**< Shape and dtype do not give the byte count. */
+  MOERT_CORRUPTION_OVERFLOW = 8,      /**< A product or sum passes 64 bits. */
+  MOERT_CORRUPTION_OVERLAP = 9,       /**< Two tensors share bytes. */
+  MOERT_CORRUPTION_HOLE = 10,         /**< Bytes belong to no tensor. */
+  MOERT_CORRUPTION_DTYPE = 11,        /**< A dtype or enum value is not known. */
+  MOERT_CORRUPTION_IDENTIFIER = 12,   /**< The file is of another kind. */
+  MOERT_CORRUPTION_STRUCTURE = 13,    /**< The FlatBuffers verifier refused the buffer. */
+  MOERT_CORRUPTION_INDEX = 14,        /**< An index points outside its table. */
+  MOERT_CORRUPTION_ROLES = 15,   /**< A layer lacks a weight, has one twice or of wrong shape. */
+  MOERT_CORRUPTION_FEATURE = 16, /**< The file requires a feature this version lacks. */
+  MOERT_CORRUPTION_PATH = 17,    /**< A path leaves the manifest's folder. */
+  MOERT_CORRUPTION_HASH = 18     /**< Contents do not match the recorded hash. */
 };
 
 /** Explains a failure. Owned by the caller; only written when a call fails. */
@@ -117,14 +117,17 @@ typedef struct moert_error {
   int64_t native_code;  /**< errno, a driver's code or a moert_corruption, as the status says. */
   char message[1008];   /**< Names the value that was wrong and what is accepted. */
 } moert_error;
-#define MOERT_ERROR_INIT {sizeof(moert_error), 0, 0, {0}}
+#define MOERT_ERROR_INIT             \
+  {                                  \
+    sizeof(moert_error), 0, 0, { 0 } \
+  }
 
 /** A short name of a status, such as "INVALID_ARGUMENT". Never NULL, static. @since 0.1 */
 MOERT_API const char* moert_status_name(moert_status status);
 
 /* Types */
 
-/** Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16; others are stored or indices. */
+/** Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for storage. */
 typedef int32_t moert_dtype;
 enum moert_dtype_e {
   MOERT_DTYPE_NONE = 0,
@@ -167,7 +170,8 @@ typedef struct moert_matrix {
   moert_dtype dtype;
   uint32_t reserved; /**< 0. */
 } moert_matrix;
-#define MOERT_MATRIX_INIT {0, 0, 0, 0, 0, 0}
+#define MOERT_MATRIX_INIT \
+  { 0, 0, 0, 0, 0, 0 }
 
 /** A packed matrix: row_stride = cols. @since 0.1 */
 MOERT_API void moert_matrix_init(moert_matrix* matrix, void* data, int64_t rows, int64_t cols,
@@ -199,7 +203,8 @@ typedef struct moert_allocator {
   void (*free)(void* user_data, void* block, uint64_t bytes, uint64_t alignment);
   moert_free_fn free_fn; /**< May be NULL. */
 } moert_allocator;
-#define MOERT_ALLOCATOR_INIT {sizeof(moert_allocator), 0, 0, 0, 0, 0}
+#define MOERT_ALLOCATOR_INIT \
+  { sizeof(moert_allocator), 0, 0, 0, 0, 0 }
 
 typedef int32_t moert_log_level;
 enum moert_log_level_e {
@@ -220,15 +225,16 @@ typedef struct moert_log_sink {
   moert_log_fn write;
   moert_free_fn free_fn; /**< May be NULL. */
 } moert_log_sink;
-#define MOERT_LOG_SINK_INIT {sizeof(moert_log_sink), 0, 0, 0, 0}
+#define MOERT_LOG_SINK_INIT \
+  { sizeof(moert_log_sink), 0, 0, 0, 0 }
 
 /** One piece of a parallel job; `index` is below the job's count. Never throws. */
 typedef void (*moert_task_fn)(void* task, uint32_t index);
 
 /**
- * The host's threads, for CPU work. Without a scheduler each CPU device has a small pool of its own.
- * `parallel_for` is entered from the calling thread of a moert call or from a submitted task; it may
- * be entered concurrently, and must not need a free worker to make progress.
+ * The host's threads, for CPU work. Without a scheduler each CPU device has a small pool of its
+ * own. `parallel_for` is entered from the calling thread of a moert call or from a submitted task;
+ * it may be entered concurrently, and must not need a free worker to make progress.
  */
 typedef struct moert_scheduler {
   uint32_t struct_size;
@@ -240,7 +246,8 @@ typedef struct moert_scheduler {
   void (*submit)(void* user_data, moert_task_fn fn, void* task);
   moert_free_fn free_fn; /**< May be NULL. */
 } moert_scheduler;
-#define MOERT_SCHEDULER_INIT {sizeof(moert_scheduler), 0, 0, 0, 0, 0}
+#define MOERT_SCHEDULER_INIT \
+  { sizeof(moert_scheduler), 0, 0, 0, 0, 0 }
 
 /** What a runtime is made of; each part may be NULL for the library's own. */
 typedef struct moert_runtime_desc {
@@ -250,7 +257,8 @@ typedef struct moert_runtime_desc {
   const moert_log_sink* log;
   const moert_scheduler* scheduler;
 } moert_runtime_desc;
-#define MOERT_RUNTIME_DESC_INIT {sizeof(moert_runtime_desc), 0, 0, 0, 0}
+#define MOERT_RUNTIME_DESC_INIT \
+  { sizeof(moert_runtime_desc), 0, 0, 0, 0 }
 
 /**
  * Makes a runtime. Nothing is shared between two runtimes of a process.
@@ -285,8 +293,10 @@ typedef struct moert_device_info {
   char arch[32];         /**< "avx512_bf16", "sm_90", "gfx942". */
   char name[128];        /**< The vendor's name. */
 } moert_device_info;
-#define MOERT_DEVICE_INFO_INIT \
-  {sizeof(moert_device_info), 0, 0, 0, 0, 0, 0, {0}, {0}, {0}}
+#define MOERT_DEVICE_INFO_INIT                                   \
+  {                                                              \
+    sizeof(moert_device_info), 0, 0, 0, 0, 0, 0, {0}, {0}, { 0 } \
+  }
 
 /** Number of devices found, the CPU (index 0) included; drivers are looked for once. @since 0.1 */
 MOERT_API moert_status moert_runtime_num_devices(const moert_runtime* runtime, uint32_t* out,
@@ -307,10 +317,11 @@ typedef struct moert_device_desc {
   const char* kernel_path; /**< GPU: a kernel file, or the folder that holds it; NULL: search. */
   const void* kernel_data; /**< GPU: a kernel file in memory, read during the call only. */
   uint64_t kernel_size;
-  uint32_t cpu_threads; /**< CPU without a host scheduler: threads, the caller's included; 0: all. */
+  uint32_t cpu_threads; /**< CPU, no host scheduler: threads, the caller's included; 0: all. */
   uint32_t reserved;
 } moert_device_desc;
-#define MOERT_DEVICE_DESC_INIT {sizeof(moert_device_desc), 0, 0, 0, 0, 0, 0}
+#define MOERT_DEVICE_DESC_INIT \
+  { sizeof(moert_device_desc), 0, 0, 0, 0, 0, 0 }
 
 /**
  * Opens a device with all its kernels loaded.
@@ -354,14 +365,15 @@ typedef struct moert_stream_desc {
   uint32_t flags;         /**< moert_stream_flag_e. */
   uint64_t scratch_bytes; /**< Scratch to reserve at once; see moert_stream_reserve. */
 } moert_stream_desc;
-#define MOERT_STREAM_DESC_INIT {sizeof(moert_stream_desc), 0, 0}
+#define MOERT_STREAM_DESC_INIT \
+  { sizeof(moert_stream_desc), 0, 0 }
 
 /** Makes an order of work. @param desc May be NULL. @since 0.1 */
 MOERT_API moert_status moert_stream_create(moert_device* device, const moert_stream_desc* desc,
                                            moert_stream** out, moert_error* error);
 /**
- * Wraps a CUstream or hipStream_t of the device's primary context, which stays the caller's and must
- * outlive the handle. A stream of another context, or a CPU device, is refused.
+ * Wraps a CUstream or hipStream_t of the device's primary context, which stays the caller's and
+ * must outlive the handle. A stream of another context, or a CPU device, is refused.
  * @since 0.1
  */
 MOERT_API moert_status moert_stream_import(moert_device* device, void* native, moert_stream** out,
@@ -449,30 +461,30 @@ enum moert_routing_flag_e {
 };
 
 /**
- * How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come before
- * NaN and NaN before experts of excluded groups; ids of a row are distinct and in range. Without a
- * selection bias the choice is made on logits. A sum of zero renormalises to zeros.
+ * How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come
+ * before NaN and NaN before experts of excluded groups; ids of a row are distinct and in range.
+ * Without a selection bias the choice is made on logits. A sum of zero renormalises to zeros.
  */
 typedef struct moert_routing {
   uint32_t struct_size;
-  uint32_t flags;                /**< moert_routing_flag_e. */
-  int32_t num_experts;           /**< E, 1 up to the device's max_experts. */
-  int32_t top_k;                 /**< K, 1 up to E. */
+  uint32_t flags;      /**< moert_routing_flag_e. */
+  int32_t num_experts; /**< E, 1 up to the device's max_experts. */
+  int32_t top_k;       /**< K, 1 up to E. */
   moert_score score;
   moert_renormalize renormalize;
-  float renormalize_value;       /**< epsilon, minimum or p, as `renormalize` says. */
-  float routed_scaling_factor;   /**< Multiplies every weight once, last; 0 means 1. */
-  float logit_soft_cap;          /**< c: logits become c * tanh(logit / c); 0: none. */
-  float sparsemixer_epsilon;     /**< 0 means 0.01. */
-  int32_t num_groups;            /**< Groups of equal size; 0 or 1: none. */
-  int32_t top_k_groups;          /**< Groups kept, 1 up to num_groups. */
+  float renormalize_value;     /**< epsilon, minimum or p, as `renormalize` says. */
+  float routed_scaling_factor; /**< Multiplies every weight once, last; 0 means 1. */
+  float logit_soft_cap;        /**< c: logits become c * tanh(logit / c); 0: none. */
+  float sparsemixer_epsilon;   /**< 0 means 0.01. */
+  int32_t num_groups;          /**< Groups of equal size; 0 or 1: none. */
+  int32_t top_k_groups;        /**< Groups kept, 1 up to num_groups. */
   moert_group_score group_score;
-  float input_rms_epsilon;       /**< 0 means 1e-6. */
-  float input_multiplier;        /**< Multiplies the router's input; 0 means 1. */
+  float input_rms_epsilon; /**< 0 means 1e-6. */
+  float input_multiplier;  /**< Multiplies the router's input; 0 means 1. */
   uint32_t reserved;
 } moert_routing;
 #define MOERT_ROUTING_INIT \
-  {sizeof(moert_routing), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  { sizeof(moert_routing), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef int32_t moert_activation_kind;
 enum moert_activation_kind_e {
@@ -499,36 +511,38 @@ typedef struct moert_activation {
   float limit;     /**< 0: none. */
   float up_offset; /**< Added to the clamped up value. */
 } moert_activation;
-#define MOERT_ACTIVATION_INIT {sizeof(moert_activation), 0, 0, 0, 0, 0}
+#define MOERT_ACTIVATION_INIT \
+  { sizeof(moert_activation), 0, 0, 0, 0, 0 }
 
 /**
- * What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L latent;
- * D is L with a latent, else H. Shapes are given as [rows, cols] for MOERT_ORIENTATION_OUT_IN; a
- * vector is one row. "Each expert" roles are stacked or one pointer an expert.
+ * What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L
+ * latent; D is L with a latent, else H. Shapes are given as [rows, cols] for
+ * MOERT_ORIENTATION_OUT_IN; a vector is one row. "Each expert" roles are stacked or one pointer an
+ * expert.
  */
 typedef int32_t moert_role;
 enum moert_role_e {
   MOERT_ROLE_NONE = 0,
-  MOERT_ROLE_ROUTER = 1,              /**< [E, H]. */
-  MOERT_ROLE_ROUTER_BIAS = 2,         /**< [1, E], added to the logits. */
-  MOERT_ROLE_SELECTION_BIAS = 3,      /**< [1, E], added to scores for the choice only. */
-  MOERT_ROLE_ROUTER_INPUT_SCALE = 4,  /**< [1, H], multiplies the router's input. */
-  MOERT_ROLE_EXPERT_SCALE = 5,        /**< [1, E], multiplies the final weight. */
-  MOERT_ROLE_EXPERT_GATE = 6,         /**< Each expert, [I, D]. */
-  MOERT_ROLE_EXPERT_UP = 7,           /**< Each expert, [I, D]. */
-  MOERT_ROLE_EXPERT_GATE_UP = 8,      /**< Each expert, [2I, D], packed as `packing` says. */
-  MOERT_ROLE_EXPERT_DOWN = 9,         /**< Each expert, [D, I]. */
-  MOERT_ROLE_EXPERT_GATE_BIAS = 10,   /**< Each expert, [1, I]. */
-  MOERT_ROLE_EXPERT_UP_BIAS = 11,     /**< Each expert, [1, I]. */
+  MOERT_ROLE_ROUTER = 1,               /**< [E, H]. */
+  MOERT_ROLE_ROUTER_BIAS = 2,          /**< [1, E], added to the logits. */
+  MOERT_ROLE_SELECTION_BIAS = 3,       /**< [1, E], added to scores for the choice only. */
+  MOERT_ROLE_ROUTER_INPUT_SCALE = 4,   /**< [1, H], multiplies the router's input. */
+  MOERT_ROLE_EXPERT_SCALE = 5,         /**< [1, E], multiplies the final weight. */
+  MOERT_ROLE_EXPERT_GATE = 6,          /**< Each expert, [I, D]. */
+  MOERT_ROLE_EXPERT_UP = 7,            /**< Each expert, [I, D]. */
+  MOERT_ROLE_EXPERT_GATE_UP = 8,       /**< Each expert, [2I, D], packed as `packing` says. */
+  MOERT_ROLE_EXPERT_DOWN = 9,          /**< Each expert, [D, I]. */
+  MOERT_ROLE_EXPERT_GATE_BIAS = 10,    /**< Each expert, [1, I]. */
+  MOERT_ROLE_EXPERT_UP_BIAS = 11,      /**< Each expert, [1, I]. */
   MOERT_ROLE_EXPERT_GATE_UP_BIAS = 12, /**< Each expert, [1, 2I], packed as `packing` says. */
-  MOERT_ROLE_EXPERT_DOWN_BIAS = 13,   /**< Each expert, [1, D]. */
-  MOERT_ROLE_LATENT_IN = 14,          /**< [L, H]. */
-  MOERT_ROLE_LATENT_OUT = 15,         /**< [H, L]. */
-  MOERT_ROLE_SHARED_GATE = 16,        /**< [S, H]. */
-  MOERT_ROLE_SHARED_UP = 17,          /**< [S, H]. */
-  MOERT_ROLE_SHARED_GATE_UP = 18,     /**< [2S, H], packed as `packing` says. */
-  MOERT_ROLE_SHARED_DOWN = 19,        /**< [H, S]. */
-  MOERT_ROLE_SHARED_EXPERT_GATE = 20  /**< [1, H]: the shared expert times sigmoid(x . w). */
+  MOERT_ROLE_EXPERT_DOWN_BIAS = 13,    /**< Each expert, [1, D]. */
+  MOERT_ROLE_LATENT_IN = 14,           /**< [L, H]. */
+  MOERT_ROLE_LATENT_OUT = 15,          /**< [H, L]. */
+  MOERT_ROLE_SHARED_GATE = 16,         /**< [S, H]. */
+  MOERT_ROLE_SHARED_UP = 17,           /**< [S, H]. */
+  MOERT_ROLE_SHARED_GATE_UP = 18,      /**< [2S, H], packed as `packing` says. */
+  MOERT_ROLE_SHARED_DOWN = 19,         /**< [H, S]. */
+  MOERT_ROLE_SHARED_EXPERT_GATE = 20   /**< [1, H]: the shared expert times sigmoid(x . w). */
 };
 
 typedef int32_t moert_orientation;
@@ -546,9 +560,9 @@ enum moert_packing_e {
 
 /**
  * One weight of a layer. For an "each expert" role either `experts` holds one pointer per local
- * expert, or `data` is the first local expert's matrix and the next follows `expert_stride` elements
- * later. Expert weights are widened to the layer's dtype, never narrowed; router weights, biases and
- * scales may be of any of the three compute dtypes.
+ * expert, or `data` is the first local expert's matrix and the next follows `expert_stride`
+ * elements later. Expert weights are widened to the layer's dtype, never narrowed; router weights,
+ * biases and scales may be of any of the three compute dtypes.
  */
 typedef struct moert_weight {
   uint32_t struct_size;
@@ -564,7 +578,8 @@ typedef struct moert_weight {
   const void* data;
   const void* const* experts;
 } moert_weight;
-#define MOERT_WEIGHT_INIT {sizeof(moert_weight), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define MOERT_WEIGHT_INIT \
+  { sizeof(moert_weight), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Manifest: a verified description of a checkpoint's layers, pointing into its files */
 
@@ -591,7 +606,8 @@ typedef struct moert_pack_desc {
   void* user_data;
   moert_free_fn free_fn; /**< May be NULL. */
 } moert_pack_desc;
-#define MOERT_PACK_DESC_INIT {sizeof(moert_pack_desc), 0, 0, 0, 0, 0, 0, 0}
+#define MOERT_PACK_DESC_INIT \
+  { sizeof(moert_pack_desc), 0, 0, 0, 0, 0, 0, 0 }
 
 /** What was packed. */
 typedef struct moert_pack_result {
@@ -602,11 +618,12 @@ typedef struct moert_pack_result {
   uint64_t num_tensors;
   uint64_t total_bytes;
 } moert_pack_result;
-#define MOERT_PACK_RESULT_INIT {sizeof(moert_pack_result), 0, 0, 0, 0, 0}
+#define MOERT_PACK_RESULT_INIT \
+  { sizeof(moert_pack_result), 0, 0, 0, 0, 0 }
 
 /**
- * Writes a manifest for a Hugging Face checkpoint. No weight is copied. The file appears whole or not
- * at all.
+ * Writes a manifest for a Hugging Face checkpoint. No weight is copied. The file appears whole or
+ * not at all.
  * @param result  May be NULL.
  * Errors: NOT_FOUND (folder, config, shard, tensor, or an unknown model_type: the message lists the
  * known ones), CORRUPT_DATA, IO_ERROR, UNSUPPORTED, CALLBACK_FAILED.
@@ -633,7 +650,8 @@ typedef struct moert_file_source {
   void (*close)(void* user_data, void* file);
   moert_free_fn free_fn; /**< May be NULL. */
 } moert_file_source;
-#define MOERT_FILE_SOURCE_INIT {sizeof(moert_file_source), 0, 0, 0, 0, 0, 0}
+#define MOERT_FILE_SOURCE_INIT \
+  { sizeof(moert_file_source), 0, 0, 0, 0, 0, 0 }
 
 /** Flags of moert_manifest_desc. */
 enum moert_manifest_flag_e {
@@ -651,10 +669,11 @@ typedef struct moert_manifest_desc {
   const char* path;
   const void* data; /**< Copied during the call. */
   uint64_t size;
-  const char* base_dir; /**< Folder of the files; NULL: the manifest's own. */
-  const moert_file_source* files; /**< NULL: the file system. With it, `path` too is opened by it. */
+  const char* base_dir;           /**< Folder of the files; NULL: the manifest's own. */
+  const moert_file_source* files; /**< Opens these files and `path`; NULL: the file system. */
 } moert_manifest_desc;
-#define MOERT_MANIFEST_DESC_INIT {sizeof(moert_manifest_desc), 0, 0, 0, 0, 0, 0}
+#define MOERT_MANIFEST_DESC_INIT \
+  { sizeof(moert_manifest_desc), 0, 0, 0, 0, 0, 0 }
 
 /**
  * Opens a manifest: safe on any bytes. Files are checked for presence and size, not for contents
@@ -689,7 +708,8 @@ typedef struct moert_manifest_info {
   const char* family;
   const char* model_type;
 } moert_manifest_info;
-#define MOERT_MANIFEST_INFO_INIT {sizeof(moert_manifest_info), 0, 0, 0, 0, 0, 0, 0}
+#define MOERT_MANIFEST_INFO_INIT \
+  { sizeof(moert_manifest_info), 0, 0, 0, 0, 0, 0, 0 }
 
 /** @since 0.1 */
 MOERT_API moert_status moert_manifest_get_info(const moert_manifest* manifest,
@@ -703,7 +723,8 @@ typedef struct moert_file_info {
   uint64_t hash[2]; /**< XXH3, 128 bits, low word first. */
   const char* path; /**< Relative to the base folder. */
 } moert_file_info;
-#define MOERT_FILE_INFO_INIT {sizeof(moert_file_info), 0, 0, {0, 0}, 0}
+#define MOERT_FILE_INFO_INIT \
+  { sizeof(moert_file_info), 0, 0, {0, 0}, 0 }
 
 /** @since 0.1 */
 MOERT_API moert_status moert_manifest_file(const moert_manifest* manifest, uint32_t index,
@@ -720,7 +741,8 @@ typedef struct moert_tensor_info {
   const int64_t* shape; /**< `rank` extents. */
   const char* name;
 } moert_tensor_info;
-#define MOERT_TENSOR_INFO_INIT {sizeof(moert_tensor_info), 0, 0, 0, 0, 0, 0, 0}
+#define MOERT_TENSOR_INFO_INIT \
+  { sizeof(moert_tensor_info), 0, 0, 0, 0, 0, 0, 0 }
 
 /** The index-th tensor; all tensors of the checkpoint are there, ordered by name. @since 0.1 */
 MOERT_API moert_status moert_manifest_tensor(const moert_manifest* manifest, uint64_t index,
@@ -759,7 +781,8 @@ typedef struct moert_layer_info {
   uint32_t num_weights;
   uint64_t weight_bytes;
 } moert_layer_info;
-#define MOERT_LAYER_INFO_INIT {sizeof(moert_layer_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define MOERT_LAYER_INFO_INIT \
+  { sizeof(moert_layer_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** The index-th MoE layer, in the model's order. @since 0.1 */
 MOERT_API moert_status moert_manifest_layer(const moert_manifest* manifest, uint32_t index,
@@ -800,7 +823,8 @@ typedef struct moert_weight_info {
   int64_t cols;
   const uint32_t* tensors; /**< Indices of the tensors. */
 } moert_weight_info;
-#define MOERT_WEIGHT_INFO_INIT {sizeof(moert_weight_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define MOERT_WEIGHT_INFO_INIT \
+  { sizeof(moert_weight_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** The weight_index-th weight of a layer. @since 0.1 */
 MOERT_API moert_status moert_manifest_layer_weight(const moert_manifest* manifest, uint32_t index,
@@ -812,7 +836,7 @@ MOERT_API moert_status moert_manifest_layer_weight(const moert_manifest* manifes
 /** Flags of moert_layer_desc and moert_layer_open_desc. */
 enum moert_layer_flag_e {
   MOERT_LAYER_FLAG_BORROW_WEIGHTS = 1, /**< Use the caller's device memory where it lies. */
-  MOERT_LAYER_FLAG_TRAINABLE = 2       /**< Keep weights unpacked; moert_layer_weight gives views. */
+  MOERT_LAYER_FLAG_TRAINABLE = 2 /**< Keep weights unpacked; moert_layer_weight gives views. */
 };
 
 /** A layer from plain pointers. */
@@ -836,14 +860,13 @@ typedef struct moert_layer_desc {
   moert_free_fn free_fn; /**< Called when the library is done with the weights. May be NULL. */
 } moert_layer_desc;
 #define MOERT_LAYER_DESC_INIT \
-  {sizeof(moert_layer_desc), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  { sizeof(moert_layer_desc), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Makes a layer. Weights are copied unless flags say otherwise; they may lie in host memory or in
- * the device's. A layer without a router weight runs with caller-given routing only. Slots routed to
- * experts that are not held add nothing.
- * Errors: INVALID_ARGUMENT (shapes, roles, values), UNSUPPORTED (this device cannot run it),
- * OUT_OF_MEMORY.
+ * the device's. A layer without a router weight runs with caller-given routing only. Slots routed
+ * to experts that are not held add nothing. Errors: INVALID_ARGUMENT (shapes, roles, values),
+ * UNSUPPORTED (this device cannot run it), OUT_OF_MEMORY.
  * @since 0.1
  */
 MOERT_API moert_status moert_layer_create(moert_device* device, const moert_layer_desc* desc,
@@ -857,7 +880,8 @@ typedef struct moert_layer_open_desc {
   uint32_t num_local_experts; /**< 0: all. */
   const int32_t* local_experts;
 } moert_layer_open_desc;
-#define MOERT_LAYER_OPEN_DESC_INIT {sizeof(moert_layer_open_desc), 0, 0, 0, 0}
+#define MOERT_LAYER_OPEN_DESC_INIT \
+  { sizeof(moert_layer_open_desc), 0, 0, 0, 0 }
 
 /**
  * Makes the layer at that index of a manifest. On the CPU weights are used where they are mapped.
@@ -896,13 +920,13 @@ enum moert_forward_flag_e {
  */
 typedef struct moert_layer_forward_args {
   uint32_t struct_size;
-  uint32_t flags;               /**< moert_forward_flag_e. */
-  const moert_matrix* x;        /**< [T, H], the layer's dtype. */
-  const moert_matrix* router_x; /**< [T, H], the layer's dtype; absent: x. */
-  const moert_matrix* y;        /**< [T, H], the layer's dtype. */
-  const moert_matrix* ids;      /**< [T, K] INT32. Input or output; -1 skips a slot (input). */
-  const moert_matrix* weights;  /**< [T, K] FLOAT32, final weights. Input or output. */
-  const moert_matrix* logits;   /**< [T, E] FLOAT32, after bias and soft cap. Output. */
+  uint32_t flags;                    /**< moert_forward_flag_e. */
+  const moert_matrix* x;             /**< [T, H], the layer's dtype. */
+  const moert_matrix* router_x;      /**< [T, H], the layer's dtype; absent: x. */
+  const moert_matrix* y;             /**< [T, H], the layer's dtype. */
+  const moert_matrix* ids;           /**< [T, K] INT32. Input or output; -1 skips a slot (input). */
+  const moert_matrix* weights;       /**< [T, K] FLOAT32, final weights. Input or output. */
+  const moert_matrix* logits;        /**< [T, E] FLOAT32, after bias and soft cap. Output. */
   const moert_matrix* expert_counts; /**< [1, E] INT32, slots per expert. Output. */
   void* workspace;         /**< Device memory, 256-byte aligned; NULL: the stream's scratch. */
   uint64_t workspace_size; /**< At least moert_layer_workspace_size. */
@@ -910,11 +934,11 @@ typedef struct moert_layer_forward_args {
   uint64_t saved_size;
 } moert_layer_forward_args;
 #define MOERT_LAYER_FORWARD_ARGS_INIT \
-  {sizeof(moert_layer_forward_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  { sizeof(moert_layer_forward_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
- * Scratch that a forward call with these arguments needs. Reads shapes, flags and which matrices are
- * present, never `data`. Grows with T.
+ * Scratch that a forward call with these arguments needs. Reads shapes, flags and which matrices
+ * are present, never `data`. Grows with T.
  * @since 0.1
  */
 MOERT_API moert_status moert_layer_workspace_size(const moert_layer* layer,
@@ -946,7 +970,8 @@ typedef struct moert_router_desc {
   void* user_data;
   moert_free_fn free_fn; /**< May be NULL. */
 } moert_router_desc;
-#define MOERT_ROUTER_DESC_INIT {sizeof(moert_router_desc), 0, 0, 0, 0, 0, 0, 0, 0}
+#define MOERT_ROUTER_DESC_INIT \
+  { sizeof(moert_router_desc), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** @since 0.1 */
 MOERT_API moert_status moert_router_create(moert_device* device, const moert_router_desc* desc,
@@ -957,18 +982,18 @@ MOERT_API void moert_router_release(const moert_router* router);
 /** Arguments of a router call: x, or given_logits. */
 typedef struct moert_router_forward_args {
   uint32_t struct_size;
-  uint32_t flags;                   /**< 0. */
-  const moert_matrix* x;            /**< [T, H], the router's dtype. */
-  const moert_matrix* given_logits; /**< [T, E], the router's dtype, before bias and soft cap. */
-  const moert_matrix* ids;          /**< [T, K] INT32, output. */
-  const moert_matrix* weights;      /**< [T, K] FLOAT32, output. */
-  const moert_matrix* logits;       /**< [T, E] FLOAT32, output; may be absent. */
+  uint32_t flags;                    /**< 0. */
+  const moert_matrix* x;             /**< [T, H], the router's dtype. */
+  const moert_matrix* given_logits;  /**< [T, E], the router's dtype, before bias and soft cap. */
+  const moert_matrix* ids;           /**< [T, K] INT32, output. */
+  const moert_matrix* weights;       /**< [T, K] FLOAT32, output. */
+  const moert_matrix* logits;        /**< [T, E] FLOAT32, output; may be absent. */
   const moert_matrix* expert_counts; /**< [1, E] INT32, output; may be absent. */
   void* workspace;
   uint64_t workspace_size;
 } moert_router_forward_args;
 #define MOERT_ROUTER_FORWARD_ARGS_INIT \
-  {sizeof(moert_router_forward_args), 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  { sizeof(moert_router_forward_args), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** As moert_layer_workspace_size. @since 0.1 */
 MOERT_API moert_status moert_router_workspace_size(const moert_router* router,
@@ -998,7 +1023,8 @@ typedef struct moert_gate_desc {
   int64_t width;        /**< W, columns of x and out. */
   int64_t linear_width; /**< N, columns of h and w; ADD_LINEAR only. */
 } moert_gate_desc;
-#define MOERT_GATE_DESC_INIT {sizeof(moert_gate_desc), 0, 0, 0, 0, 0}
+#define MOERT_GATE_DESC_INIT \
+  { sizeof(moert_gate_desc), 0, 0, 0, 0, 0 }
 
 /** @since 0.1 */
 MOERT_API moert_status moert_gate_create(moert_device* device, const moert_gate_desc* desc,
@@ -1017,7 +1043,8 @@ typedef struct moert_gate_forward_args {
   const moert_matrix* acc; /**< [T, W], ADD_ROWS and ADD_LINEAR only; absent: out. */
   const moert_matrix* out; /**< [T, W]. */
 } moert_gate_forward_args;
-#define MOERT_GATE_FORWARD_ARGS_INIT {sizeof(moert_gate_forward_args), 0, 0, 0, 0, 0, 0, 0}
+#define MOERT_GATE_FORWARD_ARGS_INIT \
+  { sizeof(moert_gate_forward_args), 0, 0, 0, 0, 0, 0, 0 }
 
 /** Enqueues the op; needs no workspace. @since 0.1 */
 MOERT_API moert_status moert_gate_forward(const moert_gate* gate, moert_stream* stream,
@@ -1038,12 +1065,13 @@ typedef struct moert_gradient {
   uint32_t flags; /**< moert_gradient_flag_e. */
   const moert_matrix* value; /**< FLOAT32 or the layer's dtype, [out, in] order. */
 } moert_gradient;
-#define MOERT_GRADIENT_INIT {sizeof(moert_gradient), 0, 0, 0, 0}
+#define MOERT_GRADIENT_INIT \
+  { sizeof(moert_gradient), 0, 0, 0, 0 }
 
 /** Arguments of a backward call; outputs that are NULL are not computed. */
 typedef struct moert_layer_backward_args {
   uint32_t struct_size;
-  uint32_t flags;              /**< moert_forward_flag_e of the forward call. */
+  uint32_t flags; /**< moert_forward_flag_e of the forward call. */
   const moert_matrix* x;
   const moert_matrix* router_x;
   const moert_matrix* ids;     /**< Given routing only. */
@@ -1061,7 +1089,7 @@ typedef struct moert_layer_backward_args {
   uint64_t workspace_size;
 } moert_layer_backward_args;
 #define MOERT_LAYER_BACKWARD_ARGS_INIT \
-  {sizeof(moert_layer_backward_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  { sizeof(moert_layer_backward_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Bytes that a forward call with KEEP writes to `saved`. @since 0.1 */
 MOERT_API moert_status moert_layer_saved_size(const moert_layer* layer,
@@ -1090,7 +1118,8 @@ typedef struct moert_parameter {
   const moert_matrix* value;
   const moert_matrix* gradient;
 } moert_parameter;
-#define MOERT_PARAMETER_INIT {sizeof(moert_parameter), 0, 0, 0, 0}
+#define MOERT_PARAMETER_INIT \
+  { sizeof(moert_parameter), 0, 0, 0, 0 }
 
 /** A host's own optimizer. Functions return 0, or a code that becomes CALLBACK_FAILED. */
 typedef struct moert_optimizer_callbacks {
@@ -1105,7 +1134,7 @@ typedef struct moert_optimizer_callbacks {
   moert_free_fn free_fn; /**< May be NULL. */
 } moert_optimizer_callbacks;
 #define MOERT_OPTIMIZER_CALLBACKS_INIT \
-  {sizeof(moert_optimizer_callbacks), 0, 0, 0, 0, 0, 0}
+  { sizeof(moert_optimizer_callbacks), 0, 0, 0, 0, 0, 0 }
 
 typedef int32_t moert_optimizer_kind;
 enum moert_optimizer_kind_e {
@@ -1123,7 +1152,8 @@ typedef struct moert_optimizer_desc {
   uint32_t num_options;
   uint32_t reserved;
 } moert_optimizer_desc;
-#define MOERT_OPTIMIZER_DESC_INIT {sizeof(moert_optimizer_desc), 0, 0, 0, 0, 0}
+#define MOERT_OPTIMIZER_DESC_INIT \
+  { sizeof(moert_optimizer_desc), 0, 0, 0, 0, 0 }
 
 /** @since 0.1 */
 MOERT_API moert_status moert_optimizer_create(moert_device* device,
@@ -1131,7 +1161,8 @@ MOERT_API moert_status moert_optimizer_create(moert_device* device,
                                               moert_optimizer** out, moert_error* error);
 MOERT_API void moert_optimizer_retain(const moert_optimizer* optimizer);
 MOERT_API void moert_optimizer_release(const moert_optimizer* optimizer);
-/** Enqueues one step over `num_parameters` parameters, parameters[0].struct_size apart. @since 0.1 */
+/** Enqueues one step over `num_parameters` parameters, parameters[0].struct_size apart. @since 0.1
+ */
 MOERT_API moert_status moert_optimizer_step(moert_optimizer* optimizer, moert_stream* stream,
                                             const moert_parameter* parameters,
                                             uint32_t num_parameters, const moert_option* options,

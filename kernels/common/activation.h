@@ -34,7 +34,8 @@ __device__ __forceinline__ float Activate(float alpha, float value) {
   }
 }
 
-// value[i] = act(value[i], pair[i]) as moert_activation defines it; an infinite limit clamps nothing.
+// value[i] = act(value[i], pair[i]) as moert_activation defines it; an infinite limit clamps
+// nothing.
 template <int kKind, int kCount, bool kFast>
 __device__ __forceinline__ void ActivateKind(const moert_linear_kernel_args& args,
                                              float (&value)[kCount], const float (&pair)[kCount]) {

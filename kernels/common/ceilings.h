@@ -13,7 +13,8 @@ extern "C" __global__ void __launch_bounds__(512)
   uint32_t sum = 0;
   int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   for (; i + 3 * step < args.vectors; i += 4 * step) {
-    const uint4 a = source[i], b = source[i + step], c = source[i + 2 * step], d = source[i + 3 * step];
+    const uint4 a = source[i], b = source[i + step], c = source[i + 2 * step],
+                d = source[i + 3 * step];
     sum ^= a.x ^ a.y ^ a.z ^ a.w ^ b.x ^ b.y ^ b.z ^ b.w;
     sum ^= c.x ^ c.y ^ c.z ^ c.w ^ d.x ^ d.y ^ d.z ^ d.w;
   }
@@ -29,7 +30,8 @@ extern "C" __global__ void __launch_bounds__(512)
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   for (; i + 3 * step < args.vectors; i += 4 * step) {
-    const uint4 a = source[i], b = source[i + step], c = source[i + 2 * step], d = source[i + 3 * step];
+    const uint4 a = source[i], b = source[i + step], c = source[i + 2 * step],
+                d = source[i + 3 * step];
     destination[i] = a;
     destination[i + step] = b;
     destination[i + 2 * step] = c;

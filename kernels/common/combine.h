@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum over a token's slots, in slot order, with the shared expert and what y held before; float32
-// inside, narrowed once. A block a token.
+// The sum over a token's slots, in slot order, with the shared expert and what y held before;
+// float32 inside, narrowed once. A block a token.
 #ifndef MOERT_KERNELS_COMMON_COMBINE_H_
 #define MOERT_KERNELS_COMMON_COMBINE_H_
 

@@ -83,16 +83,16 @@ __device__ __forceinline__ void Gate(const moert_gate_kernel_args& args) {
 
 }  // namespace moert
 
-#define MOERT_GATE_KERNEL(NAME, T, KIND)                         \
-  extern "C" __global__ void __launch_bounds__(512)              \
-      NAME(MOERT_GRID_CONSTANT moert_gate_kernel_args args) {    \
-    moert::BeginKernel();                                        \
-    moert::Gate<T, KIND>(args);                                  \
+#define MOERT_GATE_KERNEL(NAME, T, KIND)                      \
+  extern "C" __global__ void __launch_bounds__(512)           \
+      NAME(MOERT_GRID_CONSTANT moert_gate_kernel_args args) { \
+    moert::BeginKernel();                                     \
+    moert::Gate<T, KIND>(args);                               \
   }
-#define MOERT_GATE_KERNELS(SUFFIX, T)                                     \
-  MOERT_GATE_KERNEL(moert_gate_multiply_##SUFFIX, T, moert::kMultiply)    \
+#define MOERT_GATE_KERNELS(SUFFIX, T)                                           \
+  MOERT_GATE_KERNEL(moert_gate_multiply_##SUFFIX, T, moert::kMultiply)          \
   MOERT_GATE_KERNEL(moert_gate_multiply_rows_##SUFFIX, T, moert::kMultiplyRows) \
-  MOERT_GATE_KERNEL(moert_gate_add_rows_##SUFFIX, T, moert::kAddRows)     \
+  MOERT_GATE_KERNEL(moert_gate_add_rows_##SUFFIX, T, moert::kAddRows)           \
   MOERT_GATE_KERNEL(moert_gate_add_linear_##SUFFIX, T, moert::kAddLinear)
 MOERT_GATE_KERNELS(f32, float)
 MOERT_GATE_KERNELS(bf16, moert::bfloat16)

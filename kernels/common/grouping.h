@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorts the slots of a call by expert, in token order within an expert, and lists the tiles that the
-// grouped products take. Counts stay on the device. Few slots: one block. Many: count, scan, scatter.
-// A slot with an id outside -1..E-1 adds nothing; the first such slot goes to the stream's status.
+// Sorts the slots of a call by expert, in token order within an expert, and lists the tiles that
+// the grouped products take. Counts stay on the device. Few slots: one block. Many: count, scan,
+// scatter. A slot with an id outside -1..E-1 adds nothing; the first such slot goes to the stream's
+// status.
 #ifndef MOERT_KERNELS_COMMON_GROUPING_H_
 #define MOERT_KERNELS_COMMON_GROUPING_H_
 
@@ -56,7 +57,8 @@ __device__ __forceinline__ int BlockScan(int value, int* sums) {
 }
 
 // From the count of each expert (thread e: expert e): its first position and its tiles.
-__device__ __forceinline__ int ListTiles(const moert_group_kernel_args& args, int count, int* sums) {
+__device__ __forceinline__ int ListTiles(const moert_group_kernel_args& args, int count,
+                                         int* sums) {
   const int e = threadIdx.x;
   const int last = BlockScan(count, sums);
   const int num_tiles = (count + args.tile_positions - 1) / args.tile_positions;
@@ -75,13 +77,14 @@ __device__ __forceinline__ int ListTiles(const moert_group_kernel_args& args, in
   return last - count;
 }
 
-// Few slots, one block: a slot's rank is the number of earlier slots with its id.
-__device__ __forceinline__ void GroupSmall(const moert_group_kernel_args& args) {
+// Few slots, one block: a slot's rank is the number of earlier slots with its id. The thread of
+// slot s is thread s; it brings the slot's id and weight.
+__device__ __forceinline__ void GroupSmall(const moert_group_kernel_args& args, int32_t id,
+                                           float weight) {
   __shared__ int32_t ids[MOERT_KERNEL_SMALL_SLOTS];
   __shared__ int counts[MOERT_KERNEL_MAX_EXPERTS], firsts[MOERT_KERNEL_MAX_EXPERTS];
   __shared__ int sums[33], offence;
   const int slot = threadIdx.x, slots = static_cast<int>(args.slots);
-  const int32_t id = slot < slots ? SlotId(args, slot) : -1;
   const bool in_range = id >= 0 && id < args.num_experts;
   const bool held = in_range && args.local_of[id] >= 0;
   counts[slot] = 0;
@@ -104,7 +107,7 @@ __device__ __forceinline__ void GroupSmall(const moert_group_kernel_args& args) 
     position = firsts[id];
     for (int i = 0; i < slot; ++i) position += ids[i] == id ? 1 : 0;
     args.slot_of[position] = slot;
-    args.position_weight[position] = SlotWeight(args, slot);
+    args.position_weight[position] = weight;
   }
   args.position_of[slot] = position;
 }
@@ -180,7 +183,7 @@ __device__ __forceinline__ void GroupScatter(const moert_group_kernel_args& args
   extern __shared__ uint32_t dynamic[];
   constexpr int kWarps = kGroupThreads / kWarp;
   const int experts = args.num_experts;
-  auto* next = reinterpret_cast<int*>(dynamic);               // [experts]
+  auto* next = reinterpret_cast<int*>(dynamic);                     // [experts]
   auto* warp_counts = reinterpret_cast<uint16_t*>(next + experts);  // [kWarps, experts]
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   if (threadIdx.x < experts) {
@@ -232,7 +235,9 @@ __device__ __forceinline__ void GroupScatter(const moert_group_kernel_args& args
 extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     moert_group_small(MOERT_GRID_CONSTANT moert_group_kernel_args args) {
   moert::BeginKernel();
-  moert::GroupSmall(args);
+  const bool is_slot = threadIdx.x < args.slots;
+  moert::GroupSmall(args, is_slot ? moert::SlotId(args, threadIdx.x) : -1,
+                    is_slot ? moert::SlotWeight(args, threadIdx.x) : 0.0f);
 }
 extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     moert_group_count(MOERT_GRID_CONSTANT moert_group_kernel_args args) {
@@ -251,16 +256,23 @@ extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
 }
 
 // Few tokens, few slots, no groups of experts: the choice and the sorting in one launch.
-#define MOERT_CHOOSE_AND_GROUP_KERNEL(EXPERTS)                                            \
-  extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)                      \
-      moert_choose_and_group_##EXPERTS(                                                   \
-          MOERT_GRID_CONSTANT moert_choose_and_group_kernel_args args) {                  \
-    moert::BeginKernel();                                                                 \
-    constexpr int kPerLane = EXPERTS / moert::kWarp;                                      \
-    moert::TopKAll<kPerLane>(args.top_k, nullptr, threadIdx.x / moert::kWarp,             \
-                             moert::kGroupThreads / moert::kWarp);                        \
-    __syncthreads();                                                                      \
-    moert::GroupSmall(args.group);                                                        \
+#define MOERT_CHOOSE_AND_GROUP_KERNEL(EXPERTS)                                     \
+  extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)               \
+      moert_choose_and_group_##EXPERTS(                                            \
+          MOERT_GRID_CONSTANT moert_choose_and_group_kernel_args args) {           \
+    moert::BeginKernel();                                                          \
+    __shared__ int32_t ids[MOERT_KERNEL_SMALL_SLOTS];                              \
+    __shared__ float weights[MOERT_KERNEL_SMALL_SLOTS];                            \
+    constexpr int kPerLane = EXPERTS / moert::kWarp;                               \
+    constexpr int kWarps = moert::kGroupThreads / moert::kWarp;                    \
+    for (int t = threadIdx.x / moert::kWarp; t < args.top_k.tokens; t += kWarps) { \
+      moert::TopKToken<kPerLane>(args.top_k, t, ids + t * args.top_k.top_k,        \
+                                 weights + t * args.top_k.top_k, nullptr);         \
+    }                                                                              \
+    __syncthreads();                                                               \
+    const bool is_slot = threadIdx.x < args.group.slots;                           \
+    moert::GroupSmall(args.group, is_slot ? ids[threadIdx.x] : -1,                 \
+                      is_slot ? weights[threadIdx.x] : 0.0f);                      \
   }
 MOERT_CHOOSE_AND_GROUP_KERNEL(128)
 MOERT_CHOOSE_AND_GROUP_KERNEL(256)

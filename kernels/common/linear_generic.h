@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grouped product for everything the matrix units do not take: float32, unpacked weights of any
-// stride, dtype and alignment. Tile: 64 outputs x 64 positions x 16 deep, 256 threads of 4 x 4, FMA in
-// float32. Gate and up are two products of one tile.
+// stride, dtype and alignment. Tile: 64 outputs x 64 positions x 16 deep, 256 threads of 4 x 4, FMA
+// in float32. Gate and up are two products of one tile.
 #ifndef MOERT_KERNELS_COMMON_LINEAR_GENERIC_H_
 #define MOERT_KERNELS_COMMON_LINEAR_GENERIC_H_
 
@@ -25,9 +25,9 @@ __device__ __forceinline__ bool FindTile(const moert_linear_kernel_args& args, i
   const int64_t first = index * args.tile_positions;
   if (first >= args.dense_rows) return false;
   const int64_t left = args.dense_rows - first;
-  *tile = moert_tile{0, static_cast<int32_t>(first),
-                     static_cast<int32_t>(left < args.tile_positions ? left : args.tile_positions),
-                     0};
+  *tile =
+      moert_tile{0, static_cast<int32_t>(first),
+                 static_cast<int32_t>(left < args.tile_positions ? left : args.tile_positions), 0};
   return true;
 }
 
@@ -53,8 +53,8 @@ __device__ __forceinline__ void Finish(const moert_linear_kernel_args& args,
                                        int64_t position, float (&value)[kCount],
                                        float (&pair)[kCount]) {
   if (args.product_scale != 1.0f || args.row_scale != nullptr) {
-    const float scale =
-        args.row_scale != nullptr ? args.product_scale * args.row_scale[position] : args.product_scale;
+    const float scale = args.row_scale != nullptr ? args.product_scale * args.row_scale[position]
+                                                  : args.product_scale;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) value[i] *= scale;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Router logits of few tokens: a block takes an expert and up to four tokens, so that an expert's row
-// is read once by 128 threads.
+// Router logits of few tokens: a block takes an expert and up to four tokens, so that an expert's
+// row is read once by 128 threads.
 #ifndef MOERT_KERNELS_COMMON_LOGITS_H_
 #define MOERT_KERNELS_COMMON_LOGITS_H_
 

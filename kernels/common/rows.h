@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that bring operands into the form the fast products take: activation rows aligned and padded
-// with zeros, weights packed row by row; and factors of single rows.
+// Copies that bring operands into the form the fast products take: activation rows aligned and
+// padded with zeros, weights packed row by row; and factors of single rows.
 #ifndef MOERT_KERNELS_COMMON_ROWS_H_
 #define MOERT_KERNELS_COMMON_ROWS_H_
 
@@ -29,8 +29,8 @@ __device__ __forceinline__ void CopyRows(const moert_rows_kernel_args& args) {
   }
 }
 
-// Blocks of 32x32 elements, turned through shared memory, so that either orientation of the source is
-// read along its contiguous dimension. blockDim (32, 8).
+// Blocks of 32x32 elements, turned through shared memory, so that either orientation of the source
+// is read along its contiguous dimension. blockDim (32, 8).
 __device__ __forceinline__ void PackWeight(const moert_pack_kernel_args& args) {
   __shared__ float tile[32][33];
   const bool aligned =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of experts: one warp a token, expert e in lane e % warp. Experts are ranked by a 32-bit
-// key (taken < excluded < NaN < numbers), ties by index, so ids are always distinct and in range.
+// The choice of experts: one warp a token, expert e in lane e % warp. Experts are ranked by a
+// 32-bit key (taken < excluded < NaN < numbers), ties by index, so ids are always distinct and in
+// range.
 #ifndef MOERT_KERNELS_COMMON_TOP_K_H_
 #define MOERT_KERNELS_COMMON_TOP_K_H_
 
@@ -11,8 +12,13 @@ namespace moert {
 
 // Values of moert_score, moert_renormalize and moert_group_score.
 enum { kScoreSoftmax, kScoreSigmoid, kScoreSoftmaxTopK, kScoreSigmoidTopK, kScoreSparsemixer };
-enum { kRenormalizeNone, kRenormalizeSum, kRenormalizeSumEpsilon, kRenormalizeSumMin,
-       kRenormalizePNorm };
+enum {
+  kRenormalizeNone,
+  kRenormalizeSum,
+  kRenormalizeSumEpsilon,
+  kRenormalizeSumMin,
+  kRenormalizePNorm
+};
 enum { kGroupScoreMax, kGroupScoreTop2Sum };
 
 constexpr uint32_t kTaken = 0;
@@ -55,8 +61,8 @@ __device__ __forceinline__ float GroupScore(const float* members, int size, bool
   return two && size > 1 ? first + second : first;
 }
 
-// Marks in `kept` (shared, one word a group) the groups whose experts may be chosen. `values` are the
-// members' values in shared memory.
+// Marks in `kept` (shared, one word a group) the groups whose experts may be chosen. `values` are
+// the members' values in shared memory.
 __device__ __forceinline__ void KeepGroups(const moert_top_k_kernel_args& args, const float* values,
                                            uint32_t* kept) {
   const int lane = threadIdx.x % kWarp;
@@ -95,8 +101,7 @@ __device__ __forceinline__ float SparsemixerWeight(const moert_top_k_kernel_args
   return 1.0f / WarpSum(sum);
 }
 
-// Final weights from the chosen scores, which lie in weights[] (slot s read and written by lane
-// s % warp).
+// Final weights from the chosen scores, in place. Slot s is lane s % warp's.
 __device__ __forceinline__ void FinishWeights(const moert_top_k_kernel_args& args,
                                               const int32_t* ids, float* weights) {
   const int lane = threadIdx.x % kWarp;
@@ -108,20 +113,25 @@ __device__ __forceinline__ void FinishWeights(const moert_top_k_kernel_args& arg
     sum = WarpSum(sum);
     for (int s = lane; s < args.top_k; s += kWarp) weights[s] = expf(weights[s] - largest) / sum;
   }
-  float divisor = 0.0f;
-  for (int s = lane; s < args.top_k; s += kWarp) {
-    divisor += args.renormalize == kRenormalizePNorm ? powf(fabsf(weights[s]), args.renormalize_value)
-                                                     : weights[s];
+  float divisor = 1.0f;
+  if (args.renormalize != kRenormalizeNone) {
+    divisor = 0.0f;
+    for (int s = lane; s < args.top_k; s += kWarp) {
+      divisor += args.renormalize == kRenormalizePNorm
+                     ? powf(fabsf(weights[s]), args.renormalize_value)
+                     : weights[s];
+    }
+    divisor = WarpSum(divisor);
+    if (args.renormalize == kRenormalizeSumEpsilon) divisor += args.renormalize_value;
+    if (args.renormalize == kRenormalizeSumMin && divisor < args.renormalize_value) {
+      divisor = args.renormalize_value;
+    }
+    if (args.renormalize == kRenormalizePNorm) {
+      divisor = powf(divisor, 1.0f / args.renormalize_value);
+    }
   }
-  divisor = WarpSum(divisor);
-  if (args.renormalize == kRenormalizeSumEpsilon) divisor += args.renormalize_value;
-  if (args.renormalize == kRenormalizeSumMin && divisor < args.renormalize_value) {
-    divisor = args.renormalize_value;
-  }
-  if (args.renormalize == kRenormalizePNorm) divisor = powf(divisor, 1.0f / args.renormalize_value);
   for (int s = lane; s < args.top_k; s += kWarp) {
-    float weight = weights[s];
-    if (args.renormalize != kRenormalizeNone) weight = divisor == 0.0f ? 0.0f : weight / divisor;
+    float weight = divisor == 0.0f ? 0.0f : weights[s] / divisor;
     weight *= args.routed_scaling_factor;
     if (args.expert_scale != nullptr) weight *= args.expert_scale[ids[s]];
     weights[s] = weight;
@@ -166,8 +176,8 @@ __device__ __forceinline__ void Keys(const moert_top_k_kernel_args& args,
 #pragma unroll
   for (int j = 0; j < kPerLane; ++j) {
     const int e = j * kWarp + lane;
-    values[j] = by_logits ? logits[j]
-                          : scores[j] + (e < args.num_experts ? args.selection_bias[e] : 0.0f);
+    values[j] =
+        by_logits ? logits[j] : scores[j] + (e < args.num_experts ? args.selection_bias[e] : 0.0f);
     keys[j] = e < args.num_experts ? RankKey(values[j]) : kTaken;
   }
   if (args.num_groups <= 1) return;
@@ -190,10 +200,11 @@ __device__ __forceinline__ void Keys(const moert_top_k_kernel_args& args,
   SyncWarp();
 }
 
-// One token. `shared` holds 2 * num_experts words of this warp when there are groups.
+// One token. `ids` and `weights` are shared memory for its slots; `groups` holds 2 * num_experts
+// words when there are groups.
 template <int kPerLane>
 __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, int64_t token,
-                                          float* shared) {
+                                          int32_t* ids, float* weights, float* groups) {
   const int lane = threadIdx.x % kWarp;
   float logits[kPerLane], scores[kPerLane];
   uint32_t keys[kPerLane];
@@ -208,10 +219,8 @@ __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, i
     if (args.logits_out != nullptr) args.logits_out[token * args.logits_out_stride + e] = logits[j];
   }
   Scores(args, logits, scores);
-  Keys(args, logits, scores, shared, keys);
+  Keys(args, logits, scores, groups, keys);
 
-  int32_t* ids = args.ids + token * args.ids_stride;
-  float* weights = args.weights + token * args.weights_stride;
   int first_pick = -1;
   for (int s = 0; s < args.top_k; ++s) {
     uint32_t key = kTaken, index = 0xffffffffu;
@@ -224,10 +233,10 @@ __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, i
     float score = 0.0f;
 #pragma unroll
     for (int j = 0; j < kPerLane; ++j) {
-      if (j == static_cast<int>(best / kWarp)) {
-        score = scores[j];
-        if (lane == static_cast<int>(best % kWarp)) keys[j] = kTaken;
-      }
+      // By index of the expert, not of j: an array indexed at run time would leave the registers.
+      const bool taken = static_cast<uint32_t>(j * kWarp + lane) == best;
+      score = taken ? scores[j] : score;
+      keys[j] = taken ? kTaken : keys[j];
     }
     score = ShuffleFrom(score, best % kWarp);
     if (args.score == kScoreSparsemixer) {
@@ -243,28 +252,34 @@ __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, i
   }
   SyncWarp();
   FinishWeights(args, ids, weights);
+  for (int s = lane; s < args.top_k; s += kWarp) {
+    args.ids[token * args.ids_stride + s] = ids[s];
+    args.weights[token * args.weights_stride + s] = weights[s];
+  }
 }
 
-template <int kPerLane>
-__device__ __forceinline__ void TopKAll(const moert_top_k_kernel_args& args, float* shared,
-                                        int64_t first, int64_t step) {
-  for (int64_t token = first; token < args.tokens; token += step) {
-    TopKToken<kPerLane>(args, token, shared);
-  }
+// Shared words that a warp of the kernels below needs.
+__device__ __forceinline__ int TopKWords(const moert_top_k_kernel_args& args) {
+  return 2 * args.top_k + (args.num_groups > 1 ? 2 * args.num_experts : 0);
 }
 
 }  // namespace moert
 
-// Four warps a block; dynamic shared memory: 2 * num_experts words a warp when there are groups.
-#define MOERT_TOP_K_KERNEL(EXPERTS)                                                      \
-  extern "C" __global__ void __launch_bounds__(4 * moert::kWarp)                         \
-      moert_top_k_##EXPERTS(MOERT_GRID_CONSTANT moert_top_k_kernel_args args) {          \
-    moert::BeginKernel();                                                                \
-    extern __shared__ float shared[];                                                    \
-    const int warp = threadIdx.x / moert::kWarp;                                         \
-    constexpr int kPerLane = (EXPERTS + moert::kWarp - 1) / moert::kWarp;                \
-    moert::TopKAll<kPerLane>(args, shared + warp * 2 * args.num_experts,                 \
-                             int64_t{blockIdx.x} * 4 + warp, int64_t{gridDim.x} * 4);    \
+// Four warps a block; dynamic shared memory: TopKWords a warp.
+#define MOERT_TOP_K_KERNEL(EXPERTS)                                                    \
+  extern "C" __global__ void __launch_bounds__(4 * moert::kWarp)                       \
+      moert_top_k_##EXPERTS(MOERT_GRID_CONSTANT moert_top_k_kernel_args args) {        \
+    moert::BeginKernel();                                                              \
+    extern __shared__ float shared[];                                                  \
+    const int warp = threadIdx.x / moert::kWarp;                                       \
+    constexpr int kPerLane = (EXPERTS + moert::kWarp - 1) / moert::kWarp;              \
+    float* weights = shared + warp * moert::TopKWords(args);                           \
+    auto* ids = reinterpret_cast<int32_t*>(weights + args.top_k);                      \
+    for (int64_t token = int64_t{blockIdx.x} * 4 + warp; token < args.tokens;          \
+         token += int64_t{gridDim.x} * 4) {                                            \
+      moert::TopKToken<kPerLane>(args, token, ids, weights, weights + 2 * args.top_k); \
+      moert::SyncWarp();                                                               \
+    }                                                                                  \
   }
 MOERT_TOP_K_KERNEL(32)
 MOERT_TOP_K_KERNEL(128)

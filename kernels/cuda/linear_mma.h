@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grouped product on tensor cores by mma.sync, sm_80 and up, 16-bit operands.
 //
-// Tile: 128 weight rows (mma's m) x kPositions (mma's n) x 64 deep, cp.async in kStages stages of rows
-// of 128 bytes whose 16-byte chunks are exchanged by (chunk ^ row % 8), so that ldmatrix meets no bank
-// twice. Gate and up rows are interleaved by 8 in the tile. Results are turned through shared memory and stored row by row.
-// Needs 16-byte aligned rows on both sides and depths that are multiples of 8.
+// Tile: 128 weight rows (mma's m) x kPositions (mma's n) x 64 deep, cp.async in kStages stages of
+// rows of 128 bytes whose 16-byte chunks are exchanged by (chunk ^ row % 8), so that ldmatrix meets
+// no bank twice. Gate and up rows are interleaved by 8 in the tile. Results are turned through
+// shared memory and stored row by row. Needs 16-byte aligned rows on both sides and depths that are
+// multiples of 8.
 #ifndef MOERT_KERNELS_CUDA_LINEAR_MMA_H_
 #define MOERT_KERNELS_CUDA_LINEAR_MMA_H_
 
@@ -97,8 +98,7 @@ struct MmaLoader {
           row + i * Shape::kRowsPerPass >= Shape::kPositions) {
         break;
       }
-      CopyAsync(to + kMmaRows * kMmaDepth * 2 +
-                    ChunkOffset(row + i * Shape::kRowsPerPass, chunk),
+      CopyAsync(to + kMmaRows * kMmaDepth * 2 + ChunkOffset(row + i * Shape::kRowsPerPass, chunk),
                 in_row ? rows[i] + k : args.rows, in_row);
     }
   }
@@ -164,8 +164,8 @@ __device__ __forceinline__ void StoreMmaTile(const moert_linear_kernel_args& arg
   constexpr int kQuads = kOutputs / 4;
   const int64_t o0 = row_tile * kOutputs;
   Out* out = static_cast<Out*>(args.out) + tile.first * args.out_stride + o0;
-  const bool aligned = (reinterpret_cast<uintptr_t>(out) % (4 * sizeof(Out))) == 0 &&
-                       args.out_stride % 4 == 0;
+  const bool aligned =
+      (reinterpret_cast<uintptr_t>(out) % (4 * sizeof(Out))) == 0 && args.out_stride % 4 == 0;
 #pragma unroll 1
   for (int i = threadIdx.x; i < tile.count * kQuads; i += Shape::kThreads) {
     const int n = i / kQuads, o = i % kQuads * 4;
@@ -249,22 +249,22 @@ using MmaShape128 = MmaShape<128, 2, 2, 3, 2>;
 
 // Grid: tiles at most * DivideUp(padded outputs, 128, or 64 when gated); dynamic shared memory:
 // kStages * kStageBytes.
-#define MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, FORM, GATED, POSITIONS)                             \
-  extern "C" __global__ void __launch_bounds__(moert::MmaShape##POSITIONS::kThreads,           \
-                                               moert::MmaShape##POSITIONS::kBlocks)            \
-      moert_linear_mma_##FORM##_##POSITIONS##_##SUFFIX(                                        \
-          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                 \
-    moert::BeginKernel();                                                                      \
-    moert::LinearMma<T, moert::MmaShape##POSITIONS, GATED>(args);                              \
+#define MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, FORM, GATED, POSITIONS)                   \
+  extern "C" __global__ void __launch_bounds__(moert::MmaShape##POSITIONS::kThreads, \
+                                               moert::MmaShape##POSITIONS::kBlocks)  \
+      moert_linear_mma_##FORM##_##POSITIONS##_##SUFFIX(                              \
+          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                       \
+    moert::BeginKernel();                                                            \
+    moert::LinearMma<T, moert::MmaShape##POSITIONS, GATED>(args);                    \
   }
-#define MOERT_LINEAR_MMA_KERNELS(SUFFIX, T)                  \
-  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, gated, true, 16)        \
-  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, gated, true, 32)        \
-  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, gated, true, 64)        \
-  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, gated, true, 128)       \
-  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, plain, false, 16)       \
-  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, plain, false, 32)       \
-  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, plain, false, 64)       \
+#define MOERT_LINEAR_MMA_KERNELS(SUFFIX, T)            \
+  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, gated, true, 16)  \
+  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, gated, true, 32)  \
+  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, gated, true, 64)  \
+  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, gated, true, 128) \
+  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, plain, false, 16) \
+  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, plain, false, 32) \
+  MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, plain, false, 64) \
   MOERT_LINEAR_MMA_KERNEL(SUFFIX, T, plain, false, 128)
 MOERT_LINEAR_MMA_KERNELS(bf16, moert::bfloat16)
 MOERT_LINEAR_MMA_KERNELS(f16, moert::float16)

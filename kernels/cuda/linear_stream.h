@@ -2,9 +2,9 @@
 // Products of few tokens, bound by reading each needed weight once; 16-bit operands, sm_80 and up.
 //
 // A unit is 16 weight rows (8 gate and 8 up rows when gated) of one expert. Weights go from memory
-// into mma fragments without a stop in shared memory: a lane reads 16 bytes of row lane / 4 and of row
-// lane / 4 + 8, which fill two m16n8k16 products over the same 32 elements of depth in an order that
-// weights and activations share. Two loads of a lane for each of kBatch steps are in flight.
+// into mma fragments without a stop in shared memory: a lane reads 16 bytes of row lane / 4 and of
+// row lane / 4 + 8, which fill two m16n8k16 products over the same 32 elements of depth in an order
+// that weights and activations share. Two loads of a lane for each of kBatch steps are in flight.
 #ifndef MOERT_KERNELS_CUDA_LINEAR_STREAM_H_
 #define MOERT_KERNELS_CUDA_LINEAR_STREAM_H_
 
@@ -43,8 +43,8 @@ __device__ __forceinline__ UnitRows<T> FindUnit(const moert_linear_kernel_args& 
   return rows;
 }
 
-// c[j] += the unit's rows times positions j * 8 .. of the tile, over steps first, first + stride, ...
-// below `end`.
+// c[j] += the unit's rows times positions j * 8 .. of the tile, over steps first, first + stride,
+// ... below `end`.
 template <class T, int kTiles, int kBatch>
 __device__ __forceinline__ void MultiplyUnit(const moert_linear_kernel_args& args,
                                              const UnitRows<T>& unit, const moert_tile& tile,
@@ -100,8 +100,8 @@ __device__ __forceinline__ void LinearStream(const moert_linear_kernel_args& arg
   const moert_weight_entry entry = args.weights[tile.expert];
   const int steps = static_cast<int>((args.depth + kStreamDepth - 1) / kStreamDepth);
   float c[kTiles][4] = {};
-  MultiplyUnit<T, kTiles, 8>(args, FindUnit<T, kGated>(args, entry, unit), tile, warp, kStreamWarps,
-                          steps, c);
+  MultiplyUnit<T, kTiles, 4>(args, FindUnit<T, kGated>(args, entry, unit), tile, warp, kStreamWarps,
+                             steps, c);
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
     parts[warp][j][lane] = make_float4(c[j][0], c[j][1], c[j][2], c[j][3]);
@@ -126,12 +126,22 @@ __device__ __forceinline__ void LinearStream(const moert_linear_kernel_args& arg
 }
 
 // fc2: a block takes 16 outputs of every expert and token. Its warps share tiles and pieces of the
-// depth; each slot's sum lies in shared memory, [position][split][output], until the slots of a token
-// are added in their order. So the bits of a token do not depend on other tokens.
+// depth; each slot's sum lies in shared memory, [position][split][output], until the slots of a
+// token are added in their order. So the bits of a token do not depend on other tokens.
 template <class T, int kTiles>
 __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) {
   extern __shared__ float slot_sums[];
+  __shared__ int positions[MOERT_KERNEL_SMALL_SLOTS];
+  __shared__ float scales[MOERT_KERNEL_SMALL_SLOTS];
   const moert_linear_kernel_args& linear = args.linear;
+  // Read now, while the weights are on their way.
+  for (int i = threadIdx.x; i < args.tokens * args.top_k; i += kDownThreads) {
+    const int position = args.position_of[i];
+    positions[i] = position;
+    if (position >= 0) {
+      scales[i] = linear.position_scale != nullptr ? linear.position_scale[position] : 1.0f;
+    }
+  }
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int steps = static_cast<int>((linear.depth + kStreamDepth - 1) / kStreamDepth);
   const int piece = (steps + args.splits - 1) / args.splits;
@@ -142,8 +152,9 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
     const moert_tile tile = linear.tiles[i / args.splits];
     const moert_weight_entry entry = linear.weights[tile.expert];
     float c[kTiles][4] = {};
-    MultiplyUnit<T, kTiles, kTiles <= 2 ? 8 : 4>(linear, FindUnit<T, false>(linear, entry, blockIdx.x), tile,
-                            split * piece, 1, min(steps, (split + 1) * piece), c);
+    MultiplyUnit<T, kTiles, kTiles <= 2 ? 8 : 4>(
+        linear, FindUnit<T, false>(linear, entry, blockIdx.x), tile, split * piece, 1,
+        min(steps, (split + 1) * piece), c);
     const int r = lane / 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -172,13 +183,13 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
     float sum = 0.0f;
     if (output < linear.outputs) {
       for (int s = 0; s < args.top_k; ++s) {
-        const int position = args.position_of[token * args.top_k + s];
+        const int position = positions[token * args.top_k + s];
         if (position < 0) continue;
         float slot = 0.0f;
         for (int split = 0; split < args.splits; ++split) {
           slot += slot_sums[(position * args.splits + split) * kUnitRows + r];
         }
-        sum += linear.position_scale != nullptr ? slot * linear.position_scale[position] : slot;
+        sum += slot * scales[token * args.top_k + s];
       }
       if (args.addend != nullptr) {
         const float scale = args.addend_scale != nullptr ? args.addend_scale[token] : 1.0f;
@@ -196,24 +207,23 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
 
 // linear_stream: grid tiles at most * DivideUp(padded outputs, 16, or 8 when gated).
 // down_sum: grid DivideUp(padded outputs, 16); dynamic shared memory: slots * splits * 64 bytes.
-#define MOERT_STREAM_KERNEL(SUFFIX, T, TILES)                                          \
-  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads)                  \
-      moert_linear_stream_gated_##TILES##_##SUFFIX(                                    \
-          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                         \
-    moert::BeginKernel();                                                              \
-    moert::LinearStream<T, TILES, true>(args);                                         \
-  }                                                                                    \
-  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads)                  \
-      moert_linear_stream_plain_##TILES##_##SUFFIX(                                    \
-          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                         \
-    moert::BeginKernel();                                                              \
-    moert::LinearStream<T, TILES, false>(args);                                        \
-  }                                                                                    \
-  extern "C" __global__ void __launch_bounds__(moert::kDownThreads)                    \
-      moert_down_sum_##TILES##_##SUFFIX(                                               \
-          MOERT_GRID_CONSTANT moert_down_sum_kernel_args args) {                       \
-    moert::BeginKernel();                                                              \
-    moert::DownSum<T, TILES>(args);                                                    \
+#define MOERT_STREAM_KERNEL(SUFFIX, T, TILES)                                                  \
+  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, TILES <= 2 ? 4 : 2)      \
+      moert_linear_stream_gated_##TILES##_##SUFFIX(                                            \
+          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                 \
+    moert::BeginKernel();                                                                      \
+    moert::LinearStream<T, TILES, true>(args);                                                 \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, TILES <= 2 ? 4 : 2)      \
+      moert_linear_stream_plain_##TILES##_##SUFFIX(                                            \
+          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                 \
+    moert::BeginKernel();                                                                      \
+    moert::LinearStream<T, TILES, false>(args);                                                \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(moert::kDownThreads)                            \
+      moert_down_sum_##TILES##_##SUFFIX(MOERT_GRID_CONSTANT moert_down_sum_kernel_args args) { \
+    moert::BeginKernel();                                                                      \
+    moert::DownSum<T, TILES>(args);                                                            \
   }
 #define MOERT_STREAM_KERNELS(SUFFIX, T) \
   MOERT_STREAM_KERNEL(SUFFIX, T, 1)     \

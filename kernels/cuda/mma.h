@@ -17,7 +17,9 @@ __device__ __forceinline__ void CopyAsync(uint32_t shared, const void* global, b
                "r"(valid ? 16 : 0)
                : "memory");
 }
-__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void CommitCopies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 template <int kPending>
 __device__ __forceinline__ void WaitCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
@@ -33,8 +35,8 @@ __device__ __forceinline__ void LoadMatrices(uint32_t (&out)[4], uint32_t shared
 
 // c += a b; a 16x16 (rows: m), b 16x8, both 16-bit, c float32.
 template <class T>
-__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
-                                    uint32_t b0, uint32_t b1);
+__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                    uint32_t a3, uint32_t b0, uint32_t b1);
 template <>
 __device__ __forceinline__ void Mma<bfloat16>(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
                                               uint32_t a3, uint32_t b0, uint32_t b1) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/handles.h"
 #include "api/shell.h"
+#include "backend/roles.h"
 #include "layer/arguments.h"
 #include "layer/compose.h"
 #include "layer/resolve.h"
-#include "backend/roles.h"
 
 namespace moert {
 namespace {

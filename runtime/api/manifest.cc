@@ -44,8 +44,8 @@ extern "C" moert_status moert_manifest_open(moert_runtime* runtime, const moert_
     MOERT_RETURN_IF_ERROR(std::move(read_files));
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("runtime", runtime));
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("out", out));
-    constexpr uint32_t kFlags = MOERT_MANIFEST_FLAG_FORBID_SYMLINKS |
-                                MOERT_MANIFEST_FLAG_READ | MOERT_MANIFEST_FLAG_PACKED_DIRECTORY;
+    constexpr uint32_t kFlags = MOERT_MANIFEST_FLAG_FORBID_SYMLINKS | MOERT_MANIFEST_FLAG_READ |
+                                MOERT_MANIFEST_FLAG_PACKED_DIRECTORY;
     if ((full.flags & ~kFlags) != 0) {
       return moert::InvalidArgument(
           "moert_manifest_desc.flags 0x%x has unknown bits; known are 0x%x", full.flags, kFlags);

@@ -2,10 +2,10 @@
 // The interface a backend implements. layer/ and api/ check arguments and compose; a backend owns
 // memory, streams and events of its devices and runs routers, experts and gates on them.
 //
-// Rules for all of it. Prepared objects are immutable: their const functions run concurrently on any
-// number of streams. A call on a stream enqueues and returns: it allocates nothing and waits for
-// nothing. A destructor waits for the work that still uses the object. Outputs of a call never overlap
-// its inputs, except gate's out, which may be x or acc.
+// Rules for all of it. Prepared objects are immutable: their const functions run concurrently on
+// any number of streams. A call on a stream enqueues and returns: it allocates nothing and waits
+// for nothing. A destructor waits for the work that still uses the object. Outputs of a call never
+// overlap its inputs, except gate's out, which may be x or acc.
 #ifndef MOERT_BACKEND_BACKEND_H_
 #define MOERT_BACKEND_BACKEND_H_
 
@@ -31,7 +31,8 @@ class BackendStream {
   // The sticky status: read and cleared, without waiting. A lost device stays.
   virtual Status Check() = 0;
   virtual Status Reserve(uint64_t bytes) = 0;
-  // The stream's own scratch. Fails while a capture is running: then only a caller's workspace will do.
+  // The stream's own scratch. Fails while a capture is running: then only a caller's workspace will
+  // do.
   virtual Status Scratch(Workspace* out) = 0;
   virtual void* native() const { return nullptr; }
 };
@@ -102,7 +103,8 @@ class BackendDevice {
   virtual Status PrepareExperts(const LayerSpec& spec, const LayerWeights& weights,
                                 WeightSource source, Owned<PreparedExperts>* out) = 0;
   virtual Status PrepareGate(const GateSpec& spec, Owned<PreparedGate>* out) = 0;
-  // A fused whole, where the backend has one that beats route-then-experts; leaves `out` null if not.
+  // A fused whole, where the backend has one that beats route-then-experts; leaves `out` null if
+  // not.
   virtual Status PrepareLayer(const LayerSpec& spec, const LayerWeights& weights,
                               WeightSource source, Owned<PreparedLayer>* out) {
     (void)spec, (void)weights, (void)source, (void)out;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend is asked to run: checked specs of layers, routers and gates, their weights, and the
-// arguments of one call. layer/ makes these from the ABI's structs; nothing here needs checking again
-// except what a device in particular cannot do.
+// What a backend is asked to run: checked specs of layers, routers and gates, their weights, and
+// the arguments of one call. layer/ makes these from the ABI's structs; nothing here needs checking
+// again except what a device in particular cannot do.
 #ifndef MOERT_BACKEND_SPEC_H_
 #define MOERT_BACKEND_SPEC_H_
 
@@ -105,11 +105,11 @@ struct Workspace {
 
 struct RouteCall {
   int64_t tokens = 0;
-  Matrix x;             // or given_logits
-  Matrix given_logits;  // before router bias and soft cap
-  Matrix ids;           // output [T, K] INT32
-  Matrix weights;       // output [T, K] FLOAT32
-  Matrix logits;        // optional output [T, E] FLOAT32
+  Matrix x;              // or given_logits
+  Matrix given_logits;   // before router bias and soft cap
+  Matrix ids;            // output [T, K] INT32
+  Matrix weights;        // output [T, K] FLOAT32
+  Matrix logits;         // optional output [T, E] FLOAT32
   Matrix expert_counts;  // optional output [1, E] INT32
   Workspace workspace;
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/bench_case.h"
+#include "cli/bench_plot.h"
 #include "cli/ceilings.h"
 #include "cli/commands.h"
 #include "cli/cuda.h"
@@ -40,7 +41,7 @@ constexpr Op kOps[] = {{"layer", Op::kLayer, 0},
 // The command line, understood.
 struct Plan {
   const Op* op = nullptr;
-  BenchShape shape;  // of --shape
+  std::vector<BenchShape> shapes;  // of --shape
   std::vector<int64_t> tokens;
   moert_dtype dtype = MOERT_DTYPE_FLOAT32;
   moert_dtype weights_dtype = MOERT_DTYPE_FLOAT32;
@@ -108,14 +109,17 @@ Status ParsePlan(const BenchOptions& options, Plan* out) {
     MOERT_CLI_TRY(ParseComputeDtype("--weights", options.weights, &out->weights_dtype));
   }
   MOERT_CLI_TRY(ParseIntegers("--tokens", options.tokens, 1, kMaxTokens, &out->tokens));
-  if (options.manifest.empty() == options.shape.empty()) {
+  if (options.manifest.empty() == options.shapes.empty()) {
     return Status::Failure("bench takes either a manifest F or --shape");
   }
-  if (options.shape.empty()) {
-    return options.weights.empty() ? Status()
-                                   : Status::Failure("--weights goes with --shape, not with F");
+  if (options.shapes.empty() && !options.weights.empty()) {
+    return Status::Failure("--weights goes with --shape, not with F");
   }
-  return ParseShape(options.shape, &out->shape);
+  out->shapes.resize(options.shapes.size());
+  for (size_t i = 0; i < options.shapes.size(); ++i) {
+    MOERT_CLI_TRY(ParseShape(options.shapes[i], &out->shapes[i]));
+  }
+  return Status();
 }
 
 // Memory that the weights and inputs may take: most of what is free, the ceilings' buffers set
@@ -243,17 +247,31 @@ void PrintJson(const Plan& plan, const Bench& bench, const BenchShape& shape, in
   std::printf("%s\n", line.dump().c_str());
 }
 
+std::string ShapeText(const BenchShape& shape) {
+  std::string text =
+      Format("%lld experts, top_k %lld, hidden %lld, intermediate %lld",
+             static_cast<long long>(shape.experts), static_cast<long long>(shape.top_k),
+             static_cast<long long>(shape.hidden), static_cast<long long>(shape.intermediate));
+  if (shape.shared != 0) text += Format(", shared %lld", static_cast<long long>(shape.shared));
+  return text;
+}
+
+std::string DeviceText(const Bench& bench) {
+  return Format("%s on %s (%s, %s, %u units)", ComputeDtypeName(bench.place.dtype), bench.info.id,
+                bench.info.name, bench.info.arch, bench.info.concurrency);
+}
+
+std::string CeilingsText(const Ceilings& ceilings) {
+  std::string text = Format("read %.1f GB/s, copy %.1f GB/s, %.0f GFLOP/s", ceilings.read_gbps,
+                            ceilings.copy_gbps, ceilings.gflops);
+  if (ceilings.f32_gflops) text += Format(", %.0f in f32", *ceilings.f32_gflops);
+  return text;
+}
+
 void PrintHeading(const Plan& plan, const Bench& bench, const BenchShape& shape) {
-  std::printf("%s, %lld experts, top_k %lld, hidden %lld, intermediate %lld", plan.op->name,
-              static_cast<long long>(shape.experts), static_cast<long long>(shape.top_k),
-              static_cast<long long>(shape.hidden), static_cast<long long>(shape.intermediate));
-  if (shape.shared != 0) std::printf(", shared %lld", static_cast<long long>(shape.shared));
-  std::printf(", %s, on %s: %s, %s, %u units\n", ComputeDtypeName(plan.dtype), bench.info.id,
-              bench.info.name, bench.info.arch, bench.info.concurrency);
-  std::printf("ceilings: read %.1f GB/s, copy %.1f GB/s, %.0f GFLOP/s", bench.ceilings.read_gbps,
-              bench.ceilings.copy_gbps, bench.ceilings.gflops);
-  if (bench.ceilings.f32_gflops) std::printf(", %.0f in f32", *bench.ceilings.f32_gflops);
-  std::printf("\n%10s %12s %10s %10s %10s %10s\n", "tokens", "time", "GB/s",
+  std::printf("%s, %s, %s\nceilings: %s\n%10s %12s %10s %10s %10s %10s\n", plan.op->name,
+              ShapeText(shape).c_str(), DeviceText(bench).c_str(),
+              CeilingsText(bench.ceilings).c_str(), "tokens", "time", "GB/s",
               plan.op->kind == Op::kGate ? "of copy" : "of read", "GFLOP/s", "of peak");
 }
 
@@ -285,17 +303,45 @@ Status MakeCase(const Plan& plan, const Bench& bench, const LayerSet& layers, in
   }
 }
 
-// The layers to time, or for other ops the shape alone.
-Status MakeLayers(const BenchOptions& options, const Plan& plan, const Bench& bench, LayerSet* out,
-                  std::string* note) {
+// The layers to time, or for other ops the shape alone. `shape` is null for the manifest's layers.
+Status MakeLayers(const BenchOptions& options, const Plan& plan, const Bench& bench,
+                  const BenchShape* shape, LayerSet* out, std::string* note) {
   const bool with_layers = plan.op->kind == Op::kLayer;
-  if (!options.shape.empty()) {
-    out->shape = plan.shape;
+  if (shape != nullptr) {
+    out->shape = *shape;
     if (!with_layers) return Status();
-    return MakeShapeLayers(bench.place, plan.shape, plan.tokens, out, note);
+    return MakeShapeLayers(bench.place, *shape, plan.tokens, out, note);
   }
   if (!with_layers) return ReadManifestShape(bench.place, options.manifest, &out->shape);
   return MakeManifestLayers(bench.place, options.manifest, plan.tokens, out, note);
+}
+
+// Times one shape on all token counts, printing as it goes.
+Status RunShape(const BenchOptions& options, const Plan& plan, const BenchShape* shape,
+                Bench* bench, PlotSeries* series) {
+  LayerSet layers;
+  std::string note;
+  MOERT_CLI_TRY(MakeLayers(options, plan, *bench, shape, &layers, &note));
+  if (bench->ceilings.read_gbps == 0) {  // only now, so that wrong arguments are refused at once
+    MOERT_CLI_TRY(MeasureCeilings(*bench, plan.dtype));
+  }
+  if (!note.empty()) std::fprintf(stderr, "moert: note: %s\n", note.c_str());
+  if (!options.json) PrintHeading(plan, *bench, layers.shape);
+  series->label = ShapeText(layers.shape);
+  for (const int64_t tokens : plan.tokens) {
+    BenchCase timed;
+    MOERT_CLI_TRY(MakeCase(plan, *bench, layers, tokens, &timed));
+    Measurement measured;
+    MOERT_CLI_TRY(Measure(*bench, timed, &measured));
+    series->points.push_back({tokens, measured.seconds, measured.cost.bytes, measured.cost.flops});
+    if (options.json) {
+      PrintJson(plan, *bench, layers.shape, tokens, measured);
+    } else {
+      PrintRow(plan, *bench, tokens, measured);
+    }
+    std::fflush(stdout);
+  }
+  return Status();
 }
 
 }  // namespace
@@ -305,25 +351,21 @@ Status RunBench(const BenchOptions& options) {
   MOERT_CLI_TRY(ParsePlan(options, &plan));
   Bench bench;
   MOERT_CLI_TRY(Open(options, plan, &bench));
-  LayerSet layers;
-  std::string note;
-  MOERT_CLI_TRY(MakeLayers(options, plan, bench, &layers, &note));
-  MOERT_CLI_TRY(MeasureCeilings(bench, plan.dtype));
-  if (!note.empty()) std::fprintf(stderr, "moert: note: %s\n", note.c_str());
-  if (!options.json) PrintHeading(plan, bench, layers.shape);
-  for (const int64_t tokens : plan.tokens) {
-    BenchCase timed;
-    MOERT_CLI_TRY(MakeCase(plan, bench, layers, tokens, &timed));
-    Measurement measured;
-    MOERT_CLI_TRY(Measure(bench, timed, &measured));
-    if (options.json) {
-      PrintJson(plan, bench, layers.shape, tokens, measured);
-    } else {
-      PrintRow(plan, bench, tokens, measured);
-    }
-    std::fflush(stdout);
+  const size_t num_shapes = std::max<size_t>(1, plan.shapes.size());
+  BenchPlot plot;
+  plot.series.resize(num_shapes);
+  for (size_t i = 0; i < num_shapes; ++i) {
+    const BenchShape* shape = plan.shapes.empty() ? nullptr : &plan.shapes[i];
+    MOERT_CLI_TRY(RunShape(options, plan, shape, &bench, &plot.series[i]));
   }
-  return Status();
+  if (options.plot.empty()) return Status();
+  const bool copies = plan.op->kind == Op::kGate;
+  plot.title = Format("moert %s, %s", plan.op->name, DeviceText(bench).c_str());
+  plot.subtitle = "ceilings measured in the same run: " + CeilingsText(bench.ceilings);
+  plot.memory_name = copies ? "copy" : "read";
+  plot.memory_gbps = copies ? bench.ceilings.copy_gbps : bench.ceilings.read_gbps;
+  plot.gflops = bench.ceilings.gflops;
+  return WriteBenchPlot(options.plot, plot);
 }
 
 }  // namespace moert::cli

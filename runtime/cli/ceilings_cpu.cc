@@ -153,7 +153,7 @@ void CopyLines(Line* to, const Line* from, size_t count) {
 // Measuring.
 
 constexpr auto kLeastTime = std::chrono::milliseconds(300);
-constexpr int kLeastRuns = 7;
+constexpr int kLeastRuns = 5;
 
 // The shortest time, in seconds, of fn(thread) on `threads` threads that start together.
 double BestTime(uint32_t threads, const std::function<void(uint32_t)>& fn) {

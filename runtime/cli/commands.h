@@ -4,6 +4,7 @@
 #define MOERT_CLI_COMMANDS_H_
 
 #include <string>
+#include <vector>
 
 #include "cli/status.h"
 
@@ -28,23 +29,25 @@ Status RunVerify(const std::string& manifest);
 
 struct ForwardOptions {
   std::string manifest;
-  std::string layer;   // the model's own number
-  std::string input;   // FILE.safetensors:TENSOR
-  std::string output;  // a safetensors file
+  std::string layers;  // the model's own numbers, or "all"
+  std::string input;   // FILE.safetensors:TENSOR; {} stands for the layer's number
+  std::string output;  // a safetensors file; may be empty if load is not
+  std::string load;    // an SVG file; empty: none
   std::string device = "cpu";
   std::string dtype = "f32";
 };
 Status RunForward(const ForwardOptions& options);
 
 struct BenchOptions {
-  std::string manifest;  // or shape
-  std::string shape;     // EXPERTS,TOP_K,HIDDEN,INTERMEDIATE[,SHARED]
+  std::string manifest;             // or shapes
+  std::vector<std::string> shapes;  // each EXPERTS,TOP_K,HIDDEN,INTERMEDIATE[,SHARED]
   std::string tokens = "1,64,512";
   std::string device = "cpu";
   std::string dtype = "f32";
   std::string weights;  // dtype of the weights of a shape; empty: as dtype
   std::string op = "layer";
   bool eager = false;  // GPU: plain calls instead of graph replays
+  std::string plot;  // an SVG file; empty: none
   bool json = false;
 };
 Status RunBench(const BenchOptions& options);

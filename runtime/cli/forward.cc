@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // moert forward: one layer of a manifest on one tensor, with y and the routing written to a file.
-#include <cstdio>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/convert.h"
 #include "cli/description.h"
+#include "cli/load_plot.h"
 #include "cli/safetensors.h"
 #include "cli/text.h"
 
@@ -67,23 +69,13 @@ Status ReadInput(const std::string& input, int64_t hidden, std::vector<float>* o
   return Status();
 }
 
-struct ForwardCall {
-  Device device;
-  Layer layer;
-  Stream stream;
+// What every layer's call shares.
+struct ForwardContext {
+  const moert_manifest* manifest = nullptr;
+  moert_device* device = nullptr;
+  moert_stream* stream = nullptr;
   moert_dtype dtype = MOERT_DTYPE_FLOAT32;
-  moert_layer_info info = MOERT_LAYER_INFO_INIT;
 };
-
-Status Open(const ForwardOptions& options, moert_runtime* runtime, const moert_manifest* manifest,
-            uint32_t index, ForwardCall* call) {
-  MOERT_CLI_TRY(Make(call->device, moert_device_create, runtime, options.device.c_str(), nullptr));
-  moert_layer_open_desc desc = MOERT_LAYER_OPEN_DESC_INIT;
-  desc.dtype = call->dtype;
-  MOERT_CLI_TRY(Make(call->layer, moert_layer_open, call->device.get(), manifest, index, &desc));
-  MOERT_CLI_TRY(Make(call->stream, moert_stream_create, call->device.get(), nullptr));
-  return Call(moert_layer_get_info, call->layer.get(), &call->info);
-}
 
 // Copies an output back, as float32 if it is of a compute dtype.
 Status ReadBack(moert_stream* stream, const char* name, const DeviceMatrix& matrix, Tensor* out) {
@@ -104,19 +96,22 @@ Status ReadBack(moert_stream* stream, const char* name, const DeviceMatrix& matr
   return Status();
 }
 
-Status Run(const ForwardCall& call, const std::vector<float>& input, std::vector<Tensor>* out) {
-  const moert_layer_info& info = call.info;
+// Runs a layer; `out` gets y, ids, weights and logits.
+Status RunLayer(const ForwardContext& context, const moert_layer* layer,
+                const std::vector<float>& input, std::vector<Tensor>* out) {
+  moert_layer_info info = MOERT_LAYER_INFO_INIT;
+  MOERT_CLI_TRY(Call(moert_layer_get_info, layer, &info));
   const int64_t tokens = static_cast<int64_t>(input.size()) / info.hidden;
-  const moert_device* device = call.device.get();
-  moert_stream* stream = call.stream.get();
+  const moert_device* device = context.device;
+  moert_stream* stream = context.stream;
   DeviceMatrix x, y, ids, weights, logits;
-  MOERT_CLI_TRY(Allocate(device, tokens, info.hidden, call.dtype, &x));
-  MOERT_CLI_TRY(Allocate(device, tokens, info.hidden, call.dtype, &y));
+  MOERT_CLI_TRY(Allocate(device, tokens, info.hidden, context.dtype, &x));
+  MOERT_CLI_TRY(Allocate(device, tokens, info.hidden, context.dtype, &y));
   MOERT_CLI_TRY(Allocate(device, tokens, info.top_k, MOERT_DTYPE_INT32, &ids));
   MOERT_CLI_TRY(Allocate(device, tokens, info.top_k, MOERT_DTYPE_FLOAT32, &weights));
   MOERT_CLI_TRY(Allocate(device, tokens, info.num_experts, MOERT_DTYPE_FLOAT32, &logits));
   std::vector<std::byte> narrowed(x.bytes());
-  Narrow(input.data(), static_cast<int64_t>(input.size()), call.dtype, narrowed.data());
+  Narrow(input.data(), static_cast<int64_t>(input.size()), context.dtype, narrowed.data());
   MOERT_CLI_TRY(Call(moert_stream_copy, stream, x.view.data, narrowed.data(), x.bytes()));
 
   moert_layer_forward_args args = MOERT_LAYER_FORWARD_ARGS_INIT;
@@ -126,9 +121,9 @@ Status Run(const ForwardCall& call, const std::vector<float>& input, std::vector
   args.weights = &weights.view;
   args.logits = &logits.view;
   uint64_t scratch = 0;
-  MOERT_CLI_TRY(Call(moert_layer_workspace_size, call.layer.get(), &args, &scratch));
+  MOERT_CLI_TRY(Call(moert_layer_workspace_size, layer, &args, &scratch));
   MOERT_CLI_TRY(Call(moert_stream_reserve, stream, scratch));
-  MOERT_CLI_TRY(Call(moert_layer_forward, call.layer.get(), stream, &args));
+  MOERT_CLI_TRY(Call(moert_layer_forward, layer, stream, &args));
   MOERT_CLI_TRY(Call(moert_stream_synchronize, stream));
 
   out->resize(4);
@@ -138,29 +133,104 @@ Status Run(const ForwardCall& call, const std::vector<float>& input, std::vector
   return ReadBack(stream, "logits", logits, &(*out)[3]);
 }
 
+// Indices in the manifest, from "3", "0,2" or "all".
+Status SelectLayers(const moert_manifest* manifest, const std::string& text,
+                    std::vector<uint32_t>* out) {
+  moert_manifest_info info = MOERT_MANIFEST_INFO_INIT;
+  MOERT_CLI_TRY(Call(moert_manifest_get_info, manifest, &info));
+  if (text == "all") {
+    out->resize(info.num_layers);
+    std::iota(out->begin(), out->end(), 0);
+    return Status();
+  }
+  std::vector<int64_t> numbers;
+  MOERT_CLI_TRY(ParseIntegers("--layer", text, 0, std::numeric_limits<int32_t>::max(), &numbers));
+  for (const int64_t number : numbers) {
+    uint32_t index = 0;
+    MOERT_CLI_TRY(Call(moert_manifest_find_layer, manifest, static_cast<int32_t>(number), &index));
+    out->push_back(index);
+  }
+  return Status();
+}
+
+// Puts the layer's number where {} stands.
+std::string InputOf(std::string input, int32_t layer) {
+  const std::string number = Format("%d", layer);
+  for (size_t at = input.find("{}"); at != std::string::npos; at = input.find("{}", at)) {
+    input.replace(at, 2, number);
+    at += number.size();
+  }
+  return input;
+}
+
+LayerLoad CountLoad(const moert_layer_info& info, const Tensor& ids) {
+  LayerLoad load = {info.model_layer, std::vector<int64_t>(info.num_experts)};
+  const auto* begin = reinterpret_cast<const int32_t*>(ids.data.data());
+  const size_t count = ids.data.size() / sizeof(int32_t);
+  for (const int32_t id : std::span(begin, count)) ++load.counts[id];
+  return load;
+}
+
+// Runs the index-th layer and adds what it gave. With several layers, tensors are named "N.y".
+Status RunIndex(const ForwardOptions& options, const ForwardContext& context, uint32_t index,
+                bool several, std::vector<Tensor>* tensors, std::vector<LayerLoad>* loads) {
+  moert_layer_info info = MOERT_LAYER_INFO_INIT;
+  MOERT_CLI_TRY(Call(moert_manifest_layer, context.manifest, index, &info));
+  std::vector<float> input;
+  MOERT_CLI_TRY(ReadInput(InputOf(options.input, info.model_layer), info.hidden, &input));
+  moert_layer_open_desc desc = MOERT_LAYER_OPEN_DESC_INIT;
+  desc.dtype = context.dtype;
+  Layer layer;
+  MOERT_CLI_TRY(Make(layer, moert_layer_open, context.device, context.manifest, index, &desc));
+  std::vector<Tensor> outputs;
+  MOERT_CLI_TRY(RunLayer(context, layer.get(), input, &outputs));
+  loads->push_back(CountLoad(info, outputs[1]));
+  for (Tensor& tensor : outputs) {
+    if (several) tensor.name = Format("%d.%s", info.model_layer, tensor.name.c_str());
+    tensors->push_back(std::move(tensor));
+  }
+  return Status();
+}
+
 }  // namespace
 
 Status RunForward(const ForwardOptions& options) {
-  ForwardCall call;
-  int64_t model_layer = 0;
-  MOERT_CLI_TRY(
-      ParseInteger("--layer", options.layer, 0, std::numeric_limits<int32_t>::max(), &model_layer));
-  MOERT_CLI_TRY(ParseComputeDtype("--dtype", options.dtype, &call.dtype));
+  ForwardContext context;
+  MOERT_CLI_TRY(ParseComputeDtype("--dtype", options.dtype, &context.dtype));
+  if (options.output.empty() && options.load.empty()) {
+    return Status::Failure("forward has nothing to write: give --output, --load or both");
+  }
   Runtime runtime;
   MOERT_CLI_TRY(Make(runtime, moert_runtime_create, nullptr));
   Manifest manifest;
   MOERT_CLI_TRY(OpenManifest(runtime.get(), options.manifest, 0, &manifest));
-  uint32_t index = 0;
-  MOERT_CLI_TRY(
-      Call(moert_manifest_find_layer, manifest.get(), static_cast<int32_t>(model_layer), &index));
-  moert_layer_info info = MOERT_LAYER_INFO_INIT;
-  MOERT_CLI_TRY(Call(moert_manifest_layer, manifest.get(), index, &info));
-  std::vector<float> input;
-  MOERT_CLI_TRY(ReadInput(options.input, info.hidden, &input));
-  MOERT_CLI_TRY(Open(options, runtime.get(), manifest.get(), index, &call));
-  std::vector<Tensor> outputs;
-  MOERT_CLI_TRY(Run(call, input, &outputs));
-  return WriteTensors(options.output, outputs);
+  std::vector<uint32_t> indices;
+  MOERT_CLI_TRY(SelectLayers(manifest.get(), options.layers, &indices));
+  if (indices.size() > 1 && options.input.find("{}") == std::string::npos) {
+    return Status::Format("--input \"%s\" has no {} for the number of each of the %zu layers",
+                          options.input.c_str(), indices.size());
+  }
+  Device device;
+  Stream stream;
+  MOERT_CLI_TRY(Make(device, moert_device_create, runtime.get(), options.device.c_str(), nullptr));
+  MOERT_CLI_TRY(Make(stream, moert_stream_create, device.get(), nullptr));
+  context.manifest = manifest.get();
+  context.device = device.get();
+  context.stream = stream.get();
+  std::vector<Tensor> tensors;
+  std::vector<LayerLoad> loads;
+  for (const uint32_t index : indices) {
+    MOERT_CLI_TRY(RunIndex(options, context, index, indices.size() > 1, &tensors, &loads));
+  }
+  if (!options.output.empty()) MOERT_CLI_TRY(WriteTensors(options.output, tensors));
+  if (options.load.empty()) return Status();
+  moert_manifest_info info = MOERT_MANIFEST_INFO_INIT;
+  MOERT_CLI_TRY(Call(moert_manifest_get_info, manifest.get(), &info));
+  const int64_t tokens = tensors[0].shape[0];
+  const std::string title = Format("%s, %lld token%s, each chose %lld experts a layer",
+                                   info.model_type, static_cast<long long>(tokens), Plural(tokens),
+                                   static_cast<long long>(tensors[1].shape[1]));
+  return WriteLoadPlot(options.load, title, loads);
 }
 
 }  // namespace moert::cli

@@ -131,8 +131,8 @@ void PrintLayer(const ManifestDescription& manifest, const LayerDescription& lay
 void PrintText(const ManifestDescription& manifest) {
   std::printf("model %s, family %s\n", OneLine(manifest.info.model_type).c_str(),
               OneLine(manifest.info.family).c_str());
-  std::printf("%u file(s), %s, %llu tensors\n", manifest.info.num_files,
-              Bytes(manifest.info.total_bytes).c_str(),
+  std::printf("%u file%s, %s, %llu tensors\n", manifest.info.num_files,
+              Plural(manifest.info.num_files), Bytes(manifest.info.total_bytes).c_str(),
               static_cast<unsigned long long>(manifest.info.num_tensors));
   for (const moert_file_info& file : manifest.files) {
     std::printf("  %s  %s  %s\n", OneLine(file.path).c_str(), Bytes(file.bytes).c_str(),

@@ -42,18 +42,29 @@ void Describe(CLI::App& app, Options& options) {
   CLI::App* verify = app.add_subcommand("verify", "Check a manifest's files: sizes and hashes");
   verify->add_option("F", options.verify, "Manifest")->required();
 
-  CLI::App* forward = app.add_subcommand("forward", "Run one layer on a tensor");
+  CLI::App* forward = app.add_subcommand("forward", "Run a layer, or several, on a tensor");
   forward->add_option("F", options.forward.manifest, "Manifest")->required();
-  forward->add_option("--layer", options.forward.layer, "The model's own layer number")->required();
-  forward->add_option("--input", options.forward.input, "X.safetensors:TENSOR, [tokens, hidden]")
+  forward
+      ->add_option("--layer", options.forward.layers,
+                   "The model's own layer number; N,M,... and all are accepted too")
       ->required();
-  forward->add_option("--output", options.forward.output, "Safetensors file to write")->required();
+  forward
+      ->add_option("--input", options.forward.input,
+                   "X.safetensors:TENSOR, [tokens, hidden]; {} stands for the layer number")
+      ->required();
+  forward->add_option("--output", options.forward.output,
+                      "Safetensors file to write: y, ids, weights, logits (N.y, ... if several)");
+  forward->add_option("--load", options.forward.load,
+                      "SVG file to write: how often each expert was chosen");
   forward->add_option("--device", options.forward.device, "cpu, cuda:N, hip:N or best [cpu]");
   forward->add_option("--dtype", options.forward.dtype, "f32, bf16 or f16 [f32]");
 
   CLI::App* bench = app.add_subcommand("bench", "Time a layer against what the device can do");
   bench->add_option("F", options.bench.manifest, "Manifest, or give --shape");
-  bench->add_option("--shape", options.bench.shape, "EXPERTS,TOP_K,HIDDEN,INTERMEDIATE[,SHARED]");
+  bench
+      ->add_option("--shape", options.bench.shapes,
+                   "EXPERTS,TOP_K,HIDDEN,INTERMEDIATE[,SHARED]; may be given several times")
+      ->allow_extra_args(false);
   bench->add_option("--tokens", options.bench.tokens, "Token counts [1,64,512]");
   bench->add_option("--device", options.bench.device, "cpu, cuda:N, hip:N or best [cpu]");
   bench->add_option("--dtype", options.bench.dtype, "f32, bf16 or f16 [f32]");
@@ -62,6 +73,8 @@ void Describe(CLI::App& app, Options& options) {
   bench->add_option("--op", options.bench.op,
                     "layer, router, gate (also gate-rows, gate-add, gate-linear) or train [layer]");
   bench->add_flag("--eager", options.bench.eager, "GPU: time plain calls, not graph replays");
+  bench->add_option("--plot", options.bench.plot,
+                    "SVG file to write: share of the ceilings over tokens, and the roofline");
   bench->add_flag("--json", options.bench.json, "One JSON object a line");
 }
 

@@ -16,8 +16,6 @@ namespace {
 
 const char* NullIfEmpty(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
 
-const char* Plural(uint64_t count) { return count == 1 ? "" : "s"; }
-
 // Keeps what the library says (such as which layers were skipped) until the progress bar is gone.
 struct Notes {
   std::mutex mutex;

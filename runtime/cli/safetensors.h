@@ -24,7 +24,7 @@ struct Tensor {
 // Reads one tensor; the header is checked as far as that tensor needs.
 Status ReadTensor(const std::string& path, const std::string& name, Tensor* out);
 
-// Replaces `path` in one step. What is no regular file (a pipe, a device) is written to directly.
+// As WriteWholeFile.
 Status WriteTensors(const std::string& path, std::span<const Tensor> tensors);
 
 }  // namespace moert::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdarg>
 #include <cstdio>
@@ -97,6 +98,8 @@ std::string Bytes(uint64_t bytes) {
   }
   return Format("%.1f %s", value, kUnits[unit]);
 }
+
+const char* Plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
 std::vector<std::string> Split(std::string_view text, char separator) {
   std::vector<std::string> parts;

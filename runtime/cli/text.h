@@ -22,6 +22,9 @@ std::string OneLine(std::string_view text);
 // "6.1 MiB".
 std::string Bytes(uint64_t bytes);
 
+// "s" unless there is one.
+const char* Plural(uint64_t count);
+
 std::vector<std::string> Split(std::string_view text, char separator);
 
 // `what` names the value in errors.

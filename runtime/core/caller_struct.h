@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The struct_size rule of the ABI: structs that callers fill are extended with zeros or accepted with
-// a zero tail, structs that the library fills are written up to the caller's size.
+// The struct_size rule of the ABI: structs that callers fill are extended with zeros or accepted
+// with a zero tail, structs that the library fills are written up to the caller's size.
 #ifndef MOERT_CORE_CALLER_STRUCT_H_
 #define MOERT_CORE_CALLER_STRUCT_H_
 
@@ -12,8 +12,9 @@
 
 namespace moert {
 
-// Copies a caller's struct into `out` by the rule. `name` is the type's, for the message. What is known
-// is copied even when an unknown tail makes this fail, so that a free_fn in it can still be called.
+// Copies a caller's struct into `out` by the rule. `name` is the type's, for the message. What is
+// known is copied even when an unknown tail makes this fail, so that a free_fn in it can still be
+// called.
 template <class T>
 Status ReadCallerStruct(const char* name, const T& in, T* out) {
   const uint32_t size = in.struct_size;

@@ -6,10 +6,10 @@
 #include <limits>
 #include <span>
 
+#include "backend/roles.h"
 #include "core/caller_struct.h"
 #include "core/checked_math.h"
 #include "core/dtype.h"
-#include "backend/roles.h"
 
 namespace moert {
 namespace {

@@ -218,8 +218,10 @@ TEST_CASE("hpp: Manifest packs, opens and gives the model's layers") {
 
   auto desc = moert::Init<moert_manifest_desc>();
   desc.path = output.c_str();
+  desc.base_dir = model.c_str();
   moert::Manifest manifest = moert::Manifest::Open(cpu.runtime, desc);
-  manifest = moert::Manifest::Open(cpu.runtime, output.c_str());
+  CHECK(StatusOf([&] { moert::Manifest::Open(cpu.runtime, "absent.moem"); }) ==
+        MOERT_STATUS_NOT_FOUND);
   manifest.Verify();
   CHECK(manifest.Info().num_layers == packed.num_layers);
   CHECK(manifest.File(0).bytes > 0);

@@ -209,6 +209,20 @@ TEST_CASE("forward leaves no half file") {
   CHECK(ReadText(model.output) == "what was there before");
 }
 
+TEST_CASE("forward of several layers needs an input for each, and somewhere to write") {
+  Model model;
+  model.layer = "0,1";
+  model.CheckForwardRefused({"{}", "layers.0.mlp.in"});
+  model.layer = "0,9";
+  model.input = model.folder / "reference.safetensors" + ":layers.{}.mlp.in";
+  model.CheckForwardRefused({"9"});
+  CheckRefused("forward " + model.manifest + " --layer all --input '" + model.input + "'",
+               {"--output", "--load"});
+  CheckRefused("forward " + model.manifest + " --layer all --input '" + model.input + "' --load " +
+                   model.folder / "none/load.svg",
+               {"none/load.svg"});
+}
+
 TEST_CASE("bench refuses what it cannot time") {
   CheckRefused("bench", {"--shape"});
   CheckRefused("bench model.moem --shape 8,2,64,32", {"--shape"});
@@ -225,6 +239,7 @@ TEST_CASE("bench refuses what it cannot time") {
   CheckRefused("bench --shape 8,2,64,32 --dtype int8", {"int8", "bf16"});
   CheckRefused("bench --shape 8,2,64,32 --weights int8", {"int8", "bf16"});
   CheckRefused("bench --shape 8,2,64,32 --device tpu:0", {"tpu:0"});
+  CheckRefused("bench --shape 8,2,64,32 --shape 8,2,64", {"8,2,64\""});
   CheckRefused("bench --shape 1000000,1,1000000,1000000 --tokens 1", {"memory"});
 }
 

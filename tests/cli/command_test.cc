@@ -174,6 +174,51 @@ TEST_CASE("forward of no tokens writes empty tensors") {
   CHECK(ReadSafetensors(folder / "y.safetensors")["y"].shape == std::vector<int64_t>{0, 128});
 }
 
+// How often `what` stands in `text`.
+int64_t Occurrences(const std::string& text, const std::string& what) {
+  int64_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+TEST_CASE("forward runs all layers at once and draws how often each expert was chosen") {
+  const TemporaryFolder folder;
+  PackModel(TrainedModel(), folder);
+  const std::string input = "'" + folder / "reference.safetensors" + ":layers.{}.mlp.in'";
+  const CommandResult result =
+      RunMoert(Forward(folder, "--layer all --input " + input + " --load " + folder / "load.svg"));
+  INFO(result.errors);
+  REQUIRE(result.exit_code == 0);
+  auto tensors = ReadSafetensors(folder / "y.safetensors");
+  auto reference = ReadSafetensors(folder / "reference.safetensors");
+  const std::string picture = ReadText(folder / "load.svg");
+  CHECK(picture.starts_with("<svg"));
+  CHECK(picture.ends_with("</svg>\n"));
+  CHECK(tensors.size() == 16);
+  std::map<std::string, int64_t> cells;  // the number in a cell -> how many cells have it
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string number = std::to_string(layer);
+    const auto expected = reference.at("layers." + number + ".mlp.out").As<float>();
+    CHECK(RelativeError(tensors.at(number + ".y").As<float>(), expected) < 1e-5);
+    const auto ids = tensors.at(number + ".ids").As<int32_t>();
+    for (int expert = 0; expert < 8; ++expert) {
+      ++cells[std::to_string(std::count(ids.begin(), ids.end(), expert))];
+    }
+  }
+  for (int expert = 0; expert < 8; ++expert) ++cells[std::to_string(expert)];  // the heading
+  for (const auto& [number, count] : cells) {
+    CAPTURE(number);
+    // The heading and the cells are what is centred.
+    int64_t drawn = 0;
+    std::istringstream lines(picture);
+    for (std::string line; std::getline(lines, line);) {
+      drawn +=
+          line.find("\"middle\"") != std::string::npos && line.ends_with(">" + number + "</text>");
+    }
+    CHECK(drawn == count);
+  }
+}
+
 TEST_CASE("inspect shows the layers, their weights and what is not default") {
   const TemporaryFolder folder;
   PackModel(TrainedModel(), folder);
@@ -288,6 +333,27 @@ TEST_CASE("bench runs the layers of a manifest and prints a table") {
   CHECK(result.output.find("8 experts, top_k 2, hidden 128, intermediate 192") !=
         std::string::npos);
   CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 5);
+}
+
+TEST_CASE("bench draws one line a shape, over tokens and under the roofline") {
+  const TemporaryFolder folder;
+  const CommandResult result = RunMoert(
+      "bench --op router --shape 4,2,96,40 --shape 16,2,96,40 --tokens 1,8,64 --json --plot " +
+      folder / "plot.svg");
+  INFO(result.errors);
+  REQUIRE(result.exit_code == 0);
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 6);
+  const std::string picture = ReadText(folder / "plot.svg");
+  CHECK(picture.starts_with("<svg"));
+  CHECK(picture.ends_with("</svg>\n"));
+  CHECK(Occurrences(picture, "<circle") == 2 * (3 + 3 + 2));        // both panels and the legend
+  CHECK(Occurrences(picture, "<polyline") == 2 * (1 + 1 + 1) + 1);  // and the roof
+  CHECK(Occurrences(picture, "nan") == 0);
+  CHECK(Occurrences(picture, "inf") == 0);
+  for (const char* text : {"4 experts, top_k 2", "16 experts, top_k 2", ">tokens<", "GFLOP/s"}) {
+    CAPTURE(text);
+    CHECK(Occurrences(picture, text) > 0);
+  }
 }
 
 TEST_CASE("help and version are no errors") {

@@ -28,8 +28,6 @@ TEST_CASE("two tokens choose ten of 512 experts") {
   }
 }
 
-// Batches
-
 TEST_CASE("an empty batch does nothing, and the next call is normal") {
   Rng rng;
   CAPTURE(rng.seed);
@@ -342,8 +340,6 @@ TEST_CASE("a token of NaN leaves the outputs of other tokens as they are") {
   }
 }
 
-// The experts' arithmetic
-
 // One expert of hidden 1 or more whose weights are given outright.
 RefLayer OneExpert(int64_t hidden, int64_t intermediate, std::vector<double> gate,
                    std::vector<double> up, std::vector<double> down) {
@@ -457,8 +453,6 @@ TEST_CASE("the routed scaling factor multiplies the routed part once and never t
   });
 }
 
-// Sizes
-
 TEST_CASE("intermediate sizes that fill no tile, with gate and up in one tensor and biases") {
   Rng rng;
   CAPTURE(rng.seed);
@@ -491,14 +485,15 @@ TEST_CASE("a hidden size of 2880 writes 2880 columns") {
     const RefLayer reference =
         RandomLayer(rng, {.experts = 2, .top_k = 1, .hidden = hidden, .intermediate = intermediate},
                     MOERT_DTYPE_BFLOAT16, style);
-    for (int64_t tokens : {1, 3, 17}) {
-      ForwardInput input;
-      input.x = rng.NormalMat(tokens, hidden, 1, MOERT_DTYPE_BFLOAT16);
-      input.spacing.extra_stride = 7;
-      ForEachDevice([&](Device& device) {
-        CheckForward(rng, device, MakeLayer(device, reference, style), reference, input);
-      });
-    }
+    ForEachDevice([&](Device& device) {
+      const Layer layer = MakeLayer(device, reference, style);
+      for (int64_t tokens : {1, 3, 17}) {
+        ForwardInput input;
+        input.x = rng.NormalMat(tokens, reference.hidden, 1, MOERT_DTYPE_BFLOAT16);
+        input.spacing.extra_stride = 7;
+        CheckForward(rng, device, layer, reference, input);
+      }
+    });
   }
 }
 
@@ -549,8 +544,6 @@ TEST_CASE("every shape runs, whichever kernel was tuned for others") {
     });
   }
 }
-
-// Strides
 
 TEST_CASE("ids and weights may be columns of one wider matrix") {
   Rng rng;

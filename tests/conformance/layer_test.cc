@@ -282,6 +282,22 @@ TEST_CASE("the thread count does not change a bit") {
   }
 }
 
+TEST_CASE("batches larger than any block that a device may cut them into") {
+  Rng rng;
+  CAPTURE(rng.seed);
+  const Shape shape{
+      .experts = 3, .top_k = 2, .hidden = 9, .intermediate = 5, .shared = 4, .latent = 6};
+  for (moert_dtype dtype : kDtypes) {
+    for (int64_t tokens : {513, 1031, 3001}) {
+      Sample sample(rng, dtype, shape, tokens);
+      sample.layer.shared_gate = rng.NormalMat(1, 9, 0.3, dtype);
+      ForEachDevice([&](Device& device) {
+        CheckForward(rng, device, sample.On(device), sample.layer, sample.input);
+      });
+    }
+  }
+}
+
 TEST_CASE("layers of one expert, and of as many chosen experts as there are") {
   Rng rng;
   CAPTURE(rng.seed);
@@ -359,6 +375,66 @@ TEST_CASE("copied weights may be overwritten once the layer is made") {
     }
     CheckForward(rng, device, layer, sample.layer, sample.input);
   });
+}
+
+// Reads or writes a matrix in device memory through the device's stream.
+Mat ReadView(Device& device, const moert_matrix& view) {
+  Mat out(view.rows, view.cols);
+  std::vector<uint8_t> row(view.cols * DtypeBytes(view.dtype));
+  for (int64_t r = 0; r < view.rows; ++r) {
+    const auto* at =
+        static_cast<uint8_t*>(view.data) + r * view.row_stride * DtypeBytes(view.dtype);
+    REQUIRE_OK(moert_stream_copy(device.stream, row.data(), at, row.size(), &error));
+    device.Synchronize();
+    for (int64_t c = 0; c < view.cols; ++c) {
+      out(r, c) = Decode(view.dtype, row.data() + c * DtypeBytes(view.dtype));
+    }
+  }
+  return out;
+}
+
+void WriteView(Device& device, const moert_matrix& view, const Mat& values) {
+  std::vector<uint8_t> row(view.cols * DtypeBytes(view.dtype));
+  for (int64_t r = 0; r < view.rows; ++r) {
+    for (int64_t c = 0; c < view.cols; ++c) {
+      Encode(view.dtype, values(r, c), row.data() + c * DtypeBytes(view.dtype));
+    }
+    auto* at = static_cast<uint8_t*>(view.data) + r * view.row_stride * DtypeBytes(view.dtype);
+    REQUIRE_OK(moert_stream_copy(device.stream, at, row.data(), row.size(), &error));
+    device.Synchronize();
+  }
+}
+
+TEST_CASE("views of a trainable layer's weights show them, and what is written there is used") {
+  Rng rng;
+  CAPTURE(rng.seed);
+  for (moert_dtype dtype : {MOERT_DTYPE_FLOAT32, MOERT_DTYPE_BFLOAT16}) {
+    for (moert_orientation orientation : {MOERT_ORIENTATION_OUT_IN, MOERT_ORIENTATION_IN_OUT}) {
+      Sample sample(rng, dtype, {.experts = 4, .hidden = 12, .intermediate = 7, .shared = 5}, 9);
+      sample.layer.held = {true, false, true, true};
+      WeightStyle style = Sample::Style(dtype);
+      style.orientation = orientation;
+      ForEachDevice([&](Device& device) {
+        RefLayer reference = sample.layer;
+        LayerSource source(device, reference, style);
+        source.desc.flags = MOERT_LAYER_FLAG_TRAINABLE;
+        const Layer layer = source.Create(device);
+        moert_matrix view = MOERT_MATRIX_INIT;
+        REQUIRE_OK(moert_layer_weight(layer, MOERT_ROLE_EXPERT_GATE, 2, &view, &error));
+        CHECK(view.dtype == dtype);
+        CHECK(ReadView(device, view).v == reference.experts[2].gate.v);
+        REQUIRE_OK(moert_layer_weight(layer, MOERT_ROLE_SHARED_UP, 0, &view, &error));
+        CHECK(ReadView(device, view).v == reference.shared.up.v);
+        REQUIRE_OK(moert_layer_weight(layer, MOERT_ROLE_EXPERT_DOWN, 3, &view, &error));
+        CHECK(ReadView(device, view).v == reference.experts[3].down.v);
+        reference.experts[3].down = rng.NormalMat(12, 7, 1, dtype);
+        WriteView(device, view, reference.experts[3].down);
+        CheckForward(rng, device, layer, reference, sample.input);
+        CHECK_REFUSED(moert_layer_weight(layer, MOERT_ROLE_EXPERT_DOWN, 1, &view, &error),
+                      MOERT_STATUS_INVALID_ARGUMENT, "expert 1");
+      });
+    }
+  }
 }
 
 }  // namespace

@@ -28,8 +28,6 @@ RouteOutput RouteLogits(Device& device, const RefRouter& router, const Mat& logi
 
 double Logit(double probability) { return std::log(probability / (1 - probability)); }
 
-// Selection bias and weights
-
 TEST_CASE("a selection bias changes the choice and never the weight") {
   ForEachDevice([](Device& device) {
     RefRouter router = Routing(4, 2, MOERT_SCORE_SIGMOID, MOERT_RENORMALIZE_SUM);
@@ -87,8 +85,6 @@ TEST_CASE("a sum of zero renormalises to zeros, never to NaN") {
   });
 }
 
-// Groups
-
 TEST_CASE("experts of excluded groups are out of the race even when all scores are negative") {
   ForEachDevice([](Device& device) {
     for (moert_group_score group_score : {MOERT_GROUP_SCORE_MAX, MOERT_GROUP_SCORE_TOP2_SUM}) {
@@ -121,8 +117,6 @@ TEST_CASE("a group's score is its best member's or the sum of its two best, as a
     }
   });
 }
-
-// NaN, infinities, ties
 
 TEST_CASE(
     "NaN and infinite logits still choose distinct experts in range and leave other rows alone") {
@@ -216,8 +210,6 @@ TEST_CASE(
   });
 }
 
-// Precision and dtypes of the router
-
 TEST_CASE("logits keep float32 precision, and given ones are read in their own dtype") {
   ForEachDevice([](Device& device) {
     const RefRouter router = Routing(2, 1, MOERT_SCORE_SOFTMAX);
@@ -237,8 +229,6 @@ TEST_CASE("logits keep float32 precision, and given ones are read in their own d
     CHECK(out.logits(0, 1) == doctest::Approx(10.01).epsilon(1e-4));
   });
 }
-
-// Counts of experts
 
 TEST_CASE("expert counts that are no power of two, and every top_k up to them") {
   Rng rng;

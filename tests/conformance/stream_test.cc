@@ -181,6 +181,24 @@ TEST_CASE("handles may be released parents first") {
   });
 }
 
+TEST_CASE("hundreds of calls may wait in one stream") {
+  Rng rng;
+  CAPTURE(rng.seed);
+  ForEachDevice([&](Device& device) {
+    for (uint32_t flags : kFlags) {
+      PendingCall call(rng, device, flags, 3);
+      MatrixBuffer sum(device, Mat(3, 40), MOERT_DTYPE_FLOAT32);
+      call.args.flags = MOERT_FORWARD_FLAG_ACCUMULATE;
+      call.args.y = sum.view();
+      for (int i = 0; i < 700; ++i) call.Enqueue();
+      CHECK_OK(moert_stream_synchronize(call.stream, &error));
+      Mat want = call.want;
+      for (double& value : want.v) value *= 700;
+      CHECK(RelativeError(sum.Get(), want) < 1e-4);  // of 700 roundings
+    }
+  });
+}
+
 TEST_CASE("many streams run one layer at once") {
   Rng rng;
   CAPTURE(rng.seed);

@@ -15,6 +15,11 @@ export PATH=$command_dir:$PATH LD_LIBRARY_PATH=$library_dir${LD_LIBRARY_PATH:+:$
 # The lines of the README's only code block in a language.
 block() { awk -v start="\`\`\`$1" '$0 == start {on = 1; next} /^```/ {on = 0} on' "$source_dir/README.md"; }
 
+# Every file that it links to is there.
+grep -oE '\]\([^):]+\)' "$source_dir/README.md" | tr -d '](' | tr -d ')' | while read -r path; do
+  [ -e "$source_dir/$path" ] || { echo "the README links to $path, which is not there" >&2; exit 1; }
+done
+
 block sh >commands.sh
 grep -q '^moert pack' commands.sh
 bash -euo pipefail commands.sh

@@ -7,12 +7,12 @@
 #include <limits>
 #include <string>
 
+#include "backend/roles.h"
 #include "core/caller_struct.h"
 #include "core/dtype.h"
 #include "core/free_callback.h"
 #include "core/handle.h"
 #include "core/status.h"
-#include "backend/roles.h"
 
 namespace moert {
 namespace {

@@ -128,6 +128,7 @@ class CpuExperts final : public PreparedExperts {
   }
 
   Status Run(BackendStream& stream, const ExpertsCall& call) const override {
+    if (call.tokens == 0) return Status();
     return static_cast<CpuStream&>(stream).Enqueue(
         &uses_, [this, call](StreamState& state) { Execute(call, state); });
   }
@@ -250,7 +251,6 @@ void CpuExperts::Execute(const ExpertsCall& call, StreamState& state) const {
   if (call.expert_counts.present()) {
     std::memset(call.expert_counts.data, 0, local_of_.size() * sizeof(int32_t));
   }
-  if (call.tokens == 0) return;
   const bool shared = shared_.up.data != nullptr && !call.skip_shared;
   Chunk chunk;
   chunk.scratch = Carve(call.tokens, call.workspace.data);

@@ -74,6 +74,7 @@ class CpuRouter final : public PreparedRouter {
   }
 
   Status Route(BackendStream& stream, const RouteCall& call) const override {
+    if (call.tokens == 0) return Status();
     return static_cast<CpuStream&>(stream).Enqueue(&uses_,
                                                    [this, call](StreamState&) { Execute(call); });
   }
@@ -114,15 +115,13 @@ class CpuRouter final : public PreparedRouter {
   }
 
   void Execute(const RouteCall& call) const {
-    if (call.tokens > 0) {
-      const FpControl control;
-      const Scratch scratch = Carve(call, call.workspace.data);
-      LoadVectors(scratch);
-      if (!call.given_logits.present() && call.tokens < few_tokens()) {
-        RunFew(call, scratch);
-      } else {
-        RunMany(call, scratch);
-      }
+    const FpControl control;
+    const Scratch scratch = Carve(call, call.workspace.data);
+    LoadVectors(scratch);
+    if (!call.given_logits.present() && call.tokens < few_tokens()) {
+      RunFew(call, scratch);
+    } else {
+      RunMany(call, scratch);
     }
     if (call.expert_counts.present()) Count(call);
   }

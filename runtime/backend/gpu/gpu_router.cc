@@ -222,9 +222,9 @@ Status GpuRouter::Choose(GpuStreamHandle stream, const moert_top_k_kernel_args& 
   LaunchShape shape;
   shape.block_x = 32 * kTopKWarps;
   shape.grid_x = std::min<int64_t>(DivideUp(args.tokens, kTopKWarps), 1 << 20);
-  if (args.num_groups > 1) {
-    shape.shared_bytes = static_cast<uint32_t>(kTopKWarps * 2 * experts() * sizeof(float));
-  }
+  // As TopKWords in kernels/common/top_k.h.
+  const int64_t words = 2 * args.top_k + (args.num_groups > 1 ? 2 * args.num_experts : 0);
+  shape.shared_bytes = static_cast<uint32_t>(kTopKWarps * words * sizeof(float));
   const int32_t size = experts() <= 32    ? 0
                        : experts() <= 128 ? 1
                        : experts() <= 256 ? 2
