@@ -208,13 +208,17 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
 // linear_stream: grid tiles at most * DivideUp(padded outputs, 16, or 8 when gated).
 // down_sum: grid DivideUp(padded outputs, 16); dynamic shared memory: slots * splits * 64 bytes.
 #define MOERT_STREAM_KERNEL(SUFFIX, T, TILES)                                                  \
-  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, TILES <= 2 ? 4 : 2)      \
+  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, TILES == 1   ? 4         \
+                                                                      : TILES == 2 ? 3         \
+                                                                                   : 2)        \
       moert_linear_stream_gated_##TILES##_##SUFFIX(                                            \
           MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                 \
     moert::BeginKernel();                                                                      \
     moert::LinearStream<T, TILES, true>(args);                                                 \
   }                                                                                            \
-  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, TILES <= 2 ? 4 : 2)      \
+  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, TILES == 1   ? 4         \
+                                                                      : TILES == 2 ? 3         \
+                                                                                   : 2)        \
       moert_linear_stream_plain_##TILES##_##SUFFIX(                                            \
           MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                 \
     moert::BeginKernel();                                                                      \

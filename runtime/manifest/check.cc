@@ -55,8 +55,8 @@ class Checker {
   }
 
  private:
-  // A writer stores each string and list once, so what is visited never passes the size of the buffer.
-  // A buffer that shares them to make this pass slow does.
+  // A writer stores each string and list once, so what is visited never passes the size of the
+  // buffer. A buffer that shares them to make this pass slow does.
   Status Spend(uint64_t bytes) {
     if (bytes > budget_) {
       return CorruptData(MOERT_CORRUPTION_STRUCTURE,
@@ -123,13 +123,15 @@ class Checker {
     MOERT_RETURN_IF_ERROR(CheckShape(tensor));
     uint64_t end = 0;
     if (!CheckedAdd(tensor.offset(), tensor.bytes(), &end)) {
-      return CorruptData(MOERT_CORRUPTION_OVERFLOW, "tensor '%.200s': offset %llu + %llu bytes passes 64 bits",
-                         name.data(), Print(tensor.offset()), Print(tensor.bytes()));
+      return CorruptData(MOERT_CORRUPTION_OVERFLOW,
+                         "tensor '%.200s': offset %llu + %llu bytes passes 64 bits", name.data(),
+                         Print(tensor.offset()), Print(tensor.bytes()));
     }
     const schema::File& file = *manifest_.files()->Get(tensor.file());
     if (end > file.bytes()) {
-      return CorruptData(MOERT_CORRUPTION_OFFSETS, "tensor '%.200s' ends at byte %llu of '%s', which has %llu",
-                         name.data(), Print(end), file.path()->c_str(), Print(file.bytes()));
+      return CorruptData(MOERT_CORRUPTION_OFFSETS,
+                         "tensor '%.200s' ends at byte %llu of '%s', which has %llu", name.data(),
+                         Print(end), file.path()->c_str(), Print(file.bytes()));
     }
     return Status();
   }
@@ -155,9 +157,9 @@ class Checker {
     }
     uint64_t elements = 0, bytes = 0;
     if (!TensorBytes(static_cast<moert_dtype>(tensor.dtype()), shape, rank, &elements, &bytes)) {
-      return CorruptData(MOERT_CORRUPTION_OVERFLOW,
-                         "tensor '%.200s': the size of its shape passes 64 bits or fills no whole byte",
-                         name);
+      return CorruptData(
+          MOERT_CORRUPTION_OVERFLOW,
+          "tensor '%.200s': the size of its shape passes 64 bits or fills no whole byte", name);
     }
     if (bytes != tensor.bytes()) {
       return CorruptData(MOERT_CORRUPTION_SIZE_MISMATCH,
@@ -187,7 +189,8 @@ class Checker {
                          model_layer_, previous);
     }
     MOERT_RETURN_IF_ERROR(CheckSizeRanges(layer));
-    MOERT_RETURN_IF_ERROR(CheckEnum("weight_application", static_cast<int>(layer.weight_application()),
+    MOERT_RETURN_IF_ERROR(CheckEnum("weight_application",
+                                    static_cast<int>(layer.weight_application()),
                                     kWeightApplicationNames));
     MOERT_RETURN_IF_ERROR(CheckRouting(*layer.routing()));
     MOERT_RETURN_IF_ERROR(CheckActivation("activation", *layer.activation()));
@@ -286,9 +289,8 @@ class Checker {
     const schema::Activation& shared =
         layer.shared_activation() != nullptr ? *layer.shared_activation() : *layer.activation();
     if (!has[MOERT_ROLE_ROUTER]) return BadRole(MOERT_ROLE_ROUTER, "is missing");
-    const RoleOffence offence =
-        CheckRoles(has, !layer.activation()->ungated(), layer.latent() != 0,
-                   layer.shared_intermediate() != 0, !shared.ungated());
+    const RoleOffence offence = CheckRoles(has, !layer.activation()->ungated(), layer.latent() != 0,
+                                           layer.shared_intermediate() != 0, !shared.ungated());
     return offence.what == nullptr ? Status() : BadRole(offence.role, offence.what);
   }
 
@@ -313,16 +315,17 @@ class Checker {
     const uint32_t count = weight.tensors()->size();
     const bool per_expert = info.per_expert;
     if (count != 1 && (!per_expert || count != static_cast<uint32_t>(widths.experts))) {
-      return CorruptData(MOERT_CORRUPTION_ROLES, "layer %d: weight %s has %u tensors; accepted is 1%s",
-                         model_layer_, RoleName(role), count,
-                         per_expert ? " or one an expert" : "");
+      return CorruptData(MOERT_CORRUPTION_ROLES,
+                         "layer %d: weight %s has %u tensors; accepted is 1%s", model_layer_,
+                         RoleName(role), count, per_expert ? " or one an expert" : "");
     }
     const int64_t matrices = per_expert && count == 1 ? widths.experts : 1;
     MOERT_RETURN_IF_ERROR(CheckIndices(role, *weight.tensors()));
     for (const uint32_t index : *weight.tensors()) {
       const schema::Tensor& tensor = *manifest_.tensors()->Get(index);
-      MOERT_RETURN_IF_ERROR(weight.quant() == nullptr ? CheckPlainTensor(weight, role, tensor, matrices)
-                                                      : CheckQuantTensor(weight, role, tensor, matrices));
+      MOERT_RETURN_IF_ERROR(weight.quant() == nullptr
+                                ? CheckPlainTensor(weight, role, tensor, matrices)
+                                : CheckQuantTensor(weight, role, tensor, matrices));
     }
     return weight.quant() == nullptr ? Status() : CheckQuant(weight, role, matrices);
   }
@@ -333,8 +336,8 @@ class Checker {
     ++user_;
     for (const uint32_t index : indices) {
       if (index >= last_user_.size()) {
-        return CorruptData(MOERT_CORRUPTION_INDEX, "layer %d: weight %s: tensor %u of %llu", model_layer_,
-                           RoleName(role), index, Print(last_user_.size()));
+        return CorruptData(MOERT_CORRUPTION_INDEX, "layer %d: weight %s: tensor %u of %llu",
+                           model_layer_, RoleName(role), index, Print(last_user_.size()));
       }
       if (last_user_[index] == user_) {
         return CorruptData(MOERT_CORRUPTION_ROLES,
@@ -346,14 +349,13 @@ class Checker {
     return Status();
   }
 
-  Status CheckPlainTensor(const schema::Weight& weight, moert_role role, const schema::Tensor& tensor,
-                          int64_t matrices) {
+  Status CheckPlainTensor(const schema::Weight& weight, moert_role role,
+                          const schema::Tensor& tensor, int64_t matrices) {
     if (tensor.dtype() != weight.dtype()) {
-      return CorruptData(MOERT_CORRUPTION_ROLES, "layer %d: weight %s is %s, its tensor '%.200s' is %s",
-                         model_layer_, RoleName(role),
-                         moert_dtype_name(static_cast<moert_dtype>(weight.dtype())),
-                         tensor.name()->c_str(),
-                         moert_dtype_name(static_cast<moert_dtype>(tensor.dtype())));
+      return CorruptData(
+          MOERT_CORRUPTION_ROLES, "layer %d: weight %s is %s, its tensor '%.200s' is %s",
+          model_layer_, RoleName(role), moert_dtype_name(static_cast<moert_dtype>(weight.dtype())),
+          tensor.name()->c_str(), moert_dtype_name(static_cast<moert_dtype>(tensor.dtype())));
     }
     // [matrices, rows, cols], [matrices * rows, cols], or [cols] for a vector.
     const uint32_t rank = tensor.shape() == nullptr ? 0 : tensor.shape()->size();
@@ -361,7 +363,8 @@ class Checker {
     int64_t all_rows = 0;
     bool fits = CheckedMultiply(matrices, weight.rows(), &all_rows);
     if (rank == 3) {
-      fits = fits && extent(0) == matrices && extent(1) == weight.rows() && extent(2) == weight.cols();
+      fits =
+          fits && extent(0) == matrices && extent(1) == weight.rows() && extent(2) == weight.cols();
     } else if (rank == 2) {
       fits = fits && extent(0) == all_rows && extent(1) == weight.cols();
     } else {
@@ -382,8 +385,8 @@ class Checker {
   }
 
   // Packed values: whole storage units along the packed dimension.
-  Status CheckQuantTensor(const schema::Weight& weight, moert_role role, const schema::Tensor& tensor,
-                          int64_t matrices) {
+  Status CheckQuantTensor(const schema::Weight& weight, moert_role role,
+                          const schema::Tensor& tensor, int64_t matrices) {
     const schema::Quant& quant = *weight.quant();
     const uint64_t elements = quant.storage_elements(), unit = quant.storage_bytes();
     const bool down = quant.packing() == schema::QuantPacking::WordsDown;
@@ -398,8 +401,9 @@ class Checker {
       return CorruptData(MOERT_CORRUPTION_ROLES,
                          "layer %d: weight %s: tensor '%.200s' has %llu bytes; %lld quantised "
                          "matrices [%lld, %lld] need %llu",
-                         model_layer_, RoleName(role), tensor.name()->c_str(), Print(tensor.bytes()),
-                         static_cast<long long>(matrices), static_cast<long long>(weight.rows()),
+                         model_layer_, RoleName(role), tensor.name()->c_str(),
+                         Print(tensor.bytes()), static_cast<long long>(matrices),
+                         static_cast<long long>(weight.rows()),
                          static_cast<long long>(weight.cols()), Print(needed));
     }
     return Status();
@@ -440,9 +444,10 @@ class Checker {
       const schema::Tensor& scales = *manifest_.tensors()->Get(index);
       const uint64_t bits = moert_dtype_bits(static_cast<moert_dtype>(scales.dtype()));
       if (scales.bytes() / bits * 8 + scales.bytes() % bits * 8 / bits != blocks) {
-        return CorruptData(MOERT_CORRUPTION_ROLES,
-                           "layer %d: weight %s: tensor '%.200s' does not hold the %llu scales needed",
-                           model_layer_, RoleName(role), scales.name()->c_str(), Print(blocks));
+        return CorruptData(
+            MOERT_CORRUPTION_ROLES,
+            "layer %d: weight %s: tensor '%.200s' does not hold the %llu scales needed",
+            model_layer_, RoleName(role), scales.name()->c_str(), Print(blocks));
       }
     }
     return Status();
@@ -477,9 +482,10 @@ Status CheckManifest(const void* data, uint64_t size, const schema::Manifest** o
   // A table takes 4 bytes and another 4 where it is referred to; more tables than that are shared.
   flatbuffers::Verifier verifier(bytes, size, kMaxDepth, static_cast<uint32_t>(size / 8 + 1));
   if (!schema::VerifyManifestBuffer(verifier)) {
-    return CorruptData(MOERT_CORRUPTION_STRUCTURE,
-                       "the FlatBuffers verifier refused the manifest: an offset, length, alignment, "
-                       "nesting or required field is wrong");
+    return CorruptData(
+        MOERT_CORRUPTION_STRUCTURE,
+        "the FlatBuffers verifier refused the manifest: an offset, length, alignment, "
+        "nesting or required field is wrong");
   }
   const schema::Manifest* manifest = schema::GetManifest(bytes);
   MOERT_RETURN_IF_ERROR(Checker(*manifest, size).Run());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the bytes of a manifest trustworthy: the FlatBuffers verifier, then the semantic pass. What
-// passes here may be used without further checks. Time and memory are linear in the size, on any bytes.
+// passes here may be used without further checks. Time and memory are linear in the size, on any
+// bytes.
 #ifndef MOERT_MANIFEST_CHECK_H_
 #define MOERT_MANIFEST_CHECK_H_
 

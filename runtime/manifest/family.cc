@@ -33,8 +33,8 @@ Status ParseText(std::string_view text, const std::string& file, Json* out) {
 
 const BuiltInFamily* FindByName(std::string_view name) {
   const BuiltInFamily* end = kBuiltInFamilies + kNumBuiltInFamilies;
-  const auto* found = std::find_if(kBuiltInFamilies, end,
-                                   [&](const BuiltInFamily& family) { return name == family.name; });
+  const auto* found = std::find_if(
+      kBuiltInFamilies, end, [&](const BuiltInFamily& family) { return name == family.name; });
   return found != end ? found : nullptr;
 }
 
@@ -85,7 +85,8 @@ Status ParseLayers(const Json& json, const std::string& where, Family* out) {
   MOERT_RETURN_IF_ERROR(CheckMembers(json, where, {"count", "prefixes", "moe"}));
   MOERT_RETURN_IF_ERROR(Member(json, where, "count", &out->num_layers));
   if (json.contains("prefixes")) {
-    MOERT_RETURN_IF_ERROR(ParseStrings(json["prefixes"], where + ".prefixes", &out->layer_prefixes));
+    MOERT_RETURN_IF_ERROR(
+        ParseStrings(json["prefixes"], where + ".prefixes", &out->layer_prefixes));
   } else {
     out->layer_prefixes = {"model.layers.{layer}.", "model.language_model.layers.{layer}.",
                            "language_model.model.layers.{layer}.", "language_model.layers.{layer}.",
@@ -134,10 +135,10 @@ Status ParseRouting(const Json& json, const std::string& where, RoutingRule* out
       {"input_multiplier", &out->input_multiplier, 0},
   };
   MOERT_RETURN_IF_ERROR(CheckMembers(
-      json, where, {"num_experts", "top_k", "score", "renormalize", "renormalize_value",
-                    "routed_scaling_factor", "logit_soft_cap", "sparsemixer_epsilon", "num_groups",
-                    "top_k_groups", "group_score", "rms_norm_input", "input_rms_epsilon",
-                    "input_multiplier"}));
+      json, where,
+      {"num_experts", "top_k", "score", "renormalize", "renormalize_value", "routed_scaling_factor",
+       "logit_soft_cap", "sparsemixer_epsilon", "num_groups", "top_k_groups", "group_score",
+       "rms_norm_input", "input_rms_epsilon", "input_multiplier"}));
   for (const auto& member : members) {
     MOERT_RETURN_IF_ERROR(Member(json, where, member.name, member.value, member.fallback));
   }
@@ -187,9 +188,8 @@ Status ParseFlag(const Json& json, const char* name, const std::string& where, b
 
 // "if" is the caller's to read.
 Status ParseWeight(const Json& json, const std::string& where, WeightRule* out) {
-  MOERT_RETURN_IF_ERROR(CheckMembers(json, where,
-                                     {"role", "name", "orientation", "packing", "optional", "if",
-                                      "mxfp4_scales"}));
+  MOERT_RETURN_IF_ERROR(CheckMembers(
+      json, where, {"role", "name", "orientation", "packing", "optional", "if", "mxfp4_scales"}));
   for (const char* name : {"role", "name"}) {
     if (!json.contains(name)) return Bad(where + "." + name, "is missing");
   }
@@ -254,8 +254,9 @@ Status ParseWeights(const Json& json, const std::string& where, Family* out) {
 
 Status ParseFamilyJson(const Json& json, const std::string& file, Family* out) {
   MOERT_RETURN_IF_ERROR(CheckMembers(
-      json, file, {"moert_family", "name", "model_types", "config_roots", "layers", "sizes",
-                   "routing", "activation", "shared_activation", "weight_application", "weights"}));
+      json, file,
+      {"moert_family", "name", "model_types", "config_roots", "layers", "sizes", "routing",
+       "activation", "shared_activation", "weight_application", "weights"}));
   for (const char* name : {"name", "layers", "sizes", "routing", "activation", "weights"}) {
     if (!json.contains(name)) return Bad(file + ": " + name, "is missing");
   }

@@ -20,7 +20,8 @@ struct BuiltInFamily {
 };
 extern const BuiltInFamily kBuiltInFamilies[];
 extern const size_t kNumBuiltInFamilies;
-extern const char kBuiltInFamilyNames[];  // the model types that they describe: "aria, aria_text, ..."
+extern const char
+    kBuiltInFamilyNames[];  // the model types that they describe: "aria, aria_text, ..."
 
 // One tensor (or one an expert, where a name holds "{expert}") that plays a role.
 struct WeightRule {

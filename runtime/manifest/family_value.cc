@@ -99,9 +99,9 @@ Status ParseParts(const Json& json, const std::string& where, int depth, Conditi
 }
 
 Status ParseTest(const Json& json, const std::string& where, int depth, Condition* out) {
-  MOERT_RETURN_IF_ERROR(
-      CheckMembers(json, where, {"config", "default", "null", "character_per_layer", "power",
-                                 "times", "equals", "above"}));
+  MOERT_RETURN_IF_ERROR(CheckMembers(
+      json, where,
+      {"config", "default", "null", "character_per_layer", "power", "times", "equals", "above"}));
   MOERT_RETURN_IF_ERROR(ParseConfigValue(json, where, depth, &out->value));
   if (json.contains("equals")) {
     out->kind = Condition::Kind::kEquals;
@@ -267,15 +267,16 @@ Status CheckMembers(const Json& json, const std::string& where,
       if (!list.empty()) list += ", ";
       list += entry;
     }
-    return InvalidArgument("%s: unknown member '%.64s'; accepted are %s", where.c_str(), name.c_str(),
-                           list.c_str());
+    return InvalidArgument("%s: unknown member '%.64s'; accepted are %s", where.c_str(),
+                           name.c_str(), list.c_str());
   }
   return Status();
 }
 
 Status ParseStrings(const Json& json, const std::string& where, std::vector<std::string>* out) {
-  const bool list = json.is_array() && !json.empty() &&
-                    std::all_of(json.begin(), json.end(), [](const Json& e) { return e.is_string(); });
+  const bool list =
+      json.is_array() && !json.empty() &&
+      std::all_of(json.begin(), json.end(), [](const Json& e) { return e.is_string(); });
   if (!json.is_string() && !list) {
     return BadFamily(where, "must be a string or a list of strings");
   }
@@ -381,7 +382,8 @@ Status EvaluateEnum(const Value& value, const FamilyContext& context, const char
                      Shorten(json).c_str(), names.List().c_str());
 }
 
-Status Holds(const Condition& condition, const FamilyContext& context, const char* what, bool* out) {
+Status Holds(const Condition& condition, const FamilyContext& context, const char* what,
+             bool* out) {
   using Kind = Condition::Kind;
   switch (condition.kind) {
     case Kind::kTruth:

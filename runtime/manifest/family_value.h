@@ -31,13 +31,13 @@ struct FamilyContext {
 struct Condition;
 struct ValueCase;
 
-// A literal; or the first of some config paths that is there, else a default; or the first case that
-// holds. A list in the config holds one element a layer.
+// A literal; or the first of some config paths that is there, else a default; or the first case
+// that holds. A list in the config holds one element a layer.
 struct Value {
   Json literal;
   std::vector<std::string> paths;
-  Json fallback;  // discarded: none, the config must have one
-  Json if_null;   // discarded: null counts as absent
+  Json fallback;                     // discarded: none, the config must have one
+  Json if_null;                      // discarded: null counts as absent
   bool character_per_layer = false;  // a string in the config holds one character a layer
   std::vector<Value> times;          // one factor, or none
   double power = 1;                  // applied before the factor
@@ -49,15 +49,15 @@ struct Value {
 
 struct Condition {
   enum class Kind {
-    kTruth,      // value is true, or a number other than 0
-    kEquals,     // value is one of `operands`
-    kAbove,      // value > operands[0]
-    kPresent,    // the config has a path, not null
-    kTensor,     // the layer has a tensor `text`
+    kTruth,       // value is true, or a number other than 0
+    kEquals,      // value is one of `operands`
+    kAbove,       // value > operands[0]
+    kPresent,     // the config has a path, not null
+    kTensor,      // the layer has a tensor `text`
     kLayerFrom,   // layer >= value
     kLayerTo,     // layer <= value
-    kLayerIn,    // the config's list holds the layer
-    kLayerEvery, // (layer - offset) is a multiple of value
+    kLayerIn,     // the config's list holds the layer
+    kLayerEvery,  // (layer - offset) is a multiple of value
     kAll,
     kAny,
     kNot,

@@ -101,11 +101,12 @@ Status OpenWithoutLinks(const std::string& base, const std::string& path, Descri
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
     const std::string component = path.substr(begin, end - begin);
-    Descriptor next(openat(at.value(), component.c_str(),
-                           O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    Descriptor next(
+        openat(at.value(), component.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (next.value() < 0) {
       if (errno == ELOOP) {
-        return IoError(ELOOP, "'%s' is reached through the symbolic link '%s', which the flags forbid",
+        return IoError(ELOOP,
+                       "'%s' is reached through the symbolic link '%s', which the flags forbid",
                        path.c_str(), component.c_str());
       }
       return OpenError(JoinPath(base, path), errno);
@@ -152,7 +153,8 @@ Status CheckRelativePath(const char* what, std::string_view path) {
   };
   if (path.empty()) return refuse("is empty");
   if (path.size() > 4096) return refuse("is longer than 4096 bytes");
-  if (path.front() == '/') return refuse("is absolute; paths are relative to the manifest's folder");
+  if (path.front() == '/')
+    return refuse("is absolute; paths are relative to the manifest's folder");
   for (const char c : path) {
     if (c == '\\' || c == ':' || static_cast<unsigned char>(c) < 0x20) {
       return refuse("holds a backslash, a colon or a control character");

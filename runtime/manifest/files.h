@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a manifest's bytes come from: the file system (read or mapped) or the host's callbacks; and a
-// file that appears whole or not at all. Paths that a manifest or an index names are untrusted.
+// Where a manifest's bytes come from: the file system (read or mapped) or the host's callbacks; and
+// a file that appears whole or not at all. Paths that a manifest or an index names are untrusted.
 #ifndef MOERT_MANIFEST_FILES_H_
 #define MOERT_MANIFEST_FILES_H_
 

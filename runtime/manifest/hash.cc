@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 takes a file's bytes in order, so what runs in parallel is reading: each thread claims the next
-// chunk, reads it, waits until the chunks before it in that file are in, and adds it. Chunks of as many
-// files as there are threads are dealt out in turn, so that several files are hashed at once.
+// XXH3 takes a file's bytes in order, so what runs in parallel is reading: each thread claims the
+// next chunk, reads it, waits until the chunks before it in that file are in, and adds it. Chunks
+// of as many files as there are threads are dealt out in turn, so that several files are hashed at
+// once.
 #include "manifest/hash.h"
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -62,7 +62,7 @@ class Hasher {
     while (workers.size() + 1 < wanted) {
       try {
         workers.emplace_back([this] { Work(false); });
-      } catch (const std::system_error&) {
+      } catch (...) {
         break;  // fewer threads do too
       }
     }
@@ -117,8 +117,8 @@ class Hasher {
     const int32_t code = progress_(user_data_, done, total_);
     if (code == 0) return Status();
     return Status::Make(MOERT_STATUS_CALLBACK_FAILED, code,
-                        "the progress callback stopped the call with code %d after %llu bytes", code,
-                        static_cast<unsigned long long>(done));
+                        "the progress callback stopped the call with code %d after %llu bytes",
+                        code, static_cast<unsigned long long>(done));
   }
 
   void Stop(Status status) {

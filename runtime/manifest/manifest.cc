@@ -207,7 +207,8 @@ class OpenManifest final : public Manifest {
  private:
   static Status CheckIndex(const char* what, uint64_t index, uint64_t count) {
     if (index < count) return Status();
-    return InvalidArgument("%s index %llu; the manifest has %llu", what, Print(index), Print(count));
+    return InvalidArgument("%s index %llu; the manifest has %llu", what, Print(index),
+                           Print(count));
   }
 
   static Status CheckFileSize(const schema::File& entry, const moert::File& file) {
@@ -251,7 +252,8 @@ class OpenManifest final : public Manifest {
     moert_dtype widest = MOERT_DTYPE_NONE;
     for (const schema::Weight* weight : *layer.weights()) {
       const auto dtype = static_cast<moert_dtype>(weight->dtype());
-      if (!FindRole(static_cast<moert_role>(weight->role()))->is_widened || !IsComputeDtype(dtype)) {
+      if (!FindRole(static_cast<moert_role>(weight->role()))->is_widened ||
+          !IsComputeDtype(dtype)) {
         continue;
       }
       widest = widest == MOERT_DTYPE_NONE || widest == dtype ? dtype : MOERT_DTYPE_FLOAT32;
@@ -319,8 +321,8 @@ Status OpenManifest::Layer(uint32_t index, std::span<const int32_t> local_expert
                              layer.model_layer(), num_experts - 1);
     }
   }
-  const size_t num_local = local_experts.empty() ? static_cast<size_t>(num_experts)
-                                                 : local_experts.size();
+  const size_t num_local =
+      local_experts.empty() ? static_cast<size_t>(num_experts) : local_experts.size();
   size_t num_lists = 0;
   for (const schema::Weight* weight : *layer.weights()) {
     num_lists += FindRole(static_cast<moert_role>(weight->role()))->per_expert;
@@ -343,7 +345,8 @@ Status OpenManifest::Layer(uint32_t index, std::span<const int32_t> local_expert
   out->desc.shared_intermediate = layer.shared_intermediate();
   out->desc.routing = &out->routing;
   out->desc.activation = &out->activation;
-  out->desc.shared_activation = layer.shared_intermediate() != 0 ? &out->shared_activation : nullptr;
+  out->desc.shared_activation =
+      layer.shared_intermediate() != 0 ? &out->shared_activation : nullptr;
   out->desc.weights = out->weights.data();
   out->desc.num_weights = static_cast<uint32_t>(out->weights.size());
   out->desc.num_local_experts = static_cast<uint32_t>(local_experts.size());
@@ -358,10 +361,11 @@ Status OpenManifest::FillWeight(const schema::Layer& layer, const schema::Weight
   const auto dtype = static_cast<moert_dtype>(weight.dtype());
   const schema::Tensor& first = *root_->tensors()->Get(weight.tensors()->Get(0));
   if (weight.quant() != nullptr) {
-    return Unsupported("layer %d: weight %s (tensor '%.200s') is quantised as %s, which layers cannot "
-                       "use yet",
-                       layer.model_layer(), RoleName(role), first.name()->c_str(),
-                       kQuantSchemeNames.Name(static_cast<int>(weight.quant()->scheme())));
+    return Unsupported(
+        "layer %d: weight %s (tensor '%.200s') is quantised as %s, which layers cannot "
+        "use yet",
+        layer.model_layer(), RoleName(role), first.name()->c_str(),
+        kQuantSchemeNames.Name(static_cast<int>(weight.quant()->scheme())));
   }
   if (!IsComputeDtype(dtype)) {
     return Unsupported("layer %d: weight %s (tensor '%.200s') is %s; layers take F32, BF16 and F16",
@@ -381,8 +385,8 @@ Status OpenManifest::FillWeight(const schema::Layer& layer, const schema::Weight
   const size_t begin = experts->size();
   const size_t num_local = local_experts.empty() ? count : local_experts.size();
   for (size_t i = 0; i < num_local; ++i) {
-    const uint32_t expert = local_experts.empty() ? static_cast<uint32_t>(i)
-                                                  : static_cast<uint32_t>(local_experts[i]);
+    const uint32_t expert =
+        local_experts.empty() ? static_cast<uint32_t>(i) : static_cast<uint32_t>(local_experts[i]);
     const void* data = nullptr;
     if (count == 1) {
       const int64_t matrix = weight.rows() * weight.cols() * ElementSize(dtype);
@@ -414,9 +418,11 @@ Status OpenManifest::CheckHeader(uint32_t index, const moert::File& file,
     const SafetensorsTensor& found = header[i];
     const size_t rank = packed.shape() != nullptr ? packed.shape()->size() : 0;
     if (found.name != packed.name()->string_view() ||
-        found.dtype != static_cast<moert_dtype>(packed.dtype()) || found.offset != packed.offset() ||
-        found.bytes != packed.bytes() || found.shape.size() != rank ||
-        (rank != 0 && !std::equal(found.shape.begin(), found.shape.end(), packed.shape()->data()))) {
+        found.dtype != static_cast<moert_dtype>(packed.dtype()) ||
+        found.offset != packed.offset() || found.bytes != packed.bytes() ||
+        found.shape.size() != rank ||
+        (rank != 0 &&
+         !std::equal(found.shape.begin(), found.shape.end(), packed.shape()->data()))) {
       return FileChanged("'%s': tensor '%.200s' is not the one that was packed", path,
                          found.name.c_str());
     }
@@ -446,7 +452,8 @@ Status OpenManifest::Verify(moert_progress_fn progress, void* user_data) const {
   MOERT_RETURN_IF_ERROR(HashFiles(hashes, progress, user_data));
   for (size_t i = 0; i < hashes.size(); ++i) {
     const schema::File& entry = *root_->files()->Get(hashed[i]);
-    if (hashes[i].hash[0] == entry.hash()->low() && hashes[i].hash[1] == entry.hash()->high()) continue;
+    if (hashes[i].hash[0] == entry.hash()->low() && hashes[i].hash[1] == entry.hash()->high())
+      continue;
     return Status::Make(MOERT_STATUS_FILE_CHANGED, MOERT_CORRUPTION_HASH,
                         "'%s' has XXH3-128 %016llx%016llx, %016llx%016llx when it was packed",
                         entry.path()->c_str(), Print(hashes[i].hash[1]), Print(hashes[i].hash[0]),
@@ -489,9 +496,10 @@ Status Manifest::Open(Allocator& allocator, const Logger& log, const moert_manif
   Status status = manifest->OpenFiles(read);
   const flatbuffers::String* packed = manifest->root().packed_directory();
   if (status.code() == MOERT_STATUS_NOT_FOUND && packed != nullptr && desc.base_dir == nullptr) {
-    return NotFound("%s; the checkpoint was packed in '%.400s': give that as base_dir, or set the "
-                    "flag PACKED_DIRECTORY",
-                    status.message(), packed->c_str());
+    return NotFound(
+        "%s; the checkpoint was packed in '%.400s': give that as base_dir, or set the "
+        "flag PACKED_DIRECTORY",
+        status.message(), packed->c_str());
   }
   MOERT_RETURN_IF_ERROR(std::move(status));
   log.Log(MOERT_LOG_LEVEL_DEBUG, "opened a manifest of %u files, %u tensors and %u MoE layers",

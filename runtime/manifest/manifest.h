@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An opened manifest: bytes that passed the FlatBuffers verifier and the semantic pass, with the files
-// it names mapped or read. Everything that is handed out points into those.
+// An opened manifest: bytes that passed the FlatBuffers verifier and the semantic pass, with the
+// files it names mapped or read. Everything that is handed out points into those.
 #ifndef MOERT_MANIFEST_MANIFEST_H_
 #define MOERT_MANIFEST_MANIFEST_H_
 
@@ -33,8 +33,8 @@ class Manifest {
  public:
   virtual ~Manifest() = default;
 
-  // `desc` and what it points to are complete (extended to the library's structs). desc.files is copied
-  // and must work as long as the manifest; its free_fn is the caller's to call.
+  // `desc` and what it points to are complete (extended to the library's structs). desc.files is
+  // copied and must work as long as the manifest; its free_fn is the caller's to call.
   static Status Open(Allocator& allocator, const Logger& log, const moert_manifest_desc& desc,
                      Owned<Manifest>* out);
 

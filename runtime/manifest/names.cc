@@ -32,7 +32,7 @@ std::string EnumNames::List() const {
   return list;
 }
 
-#define MOERT_ENUM_NAMES(variable, ...)                  \
+#define MOERT_ENUM_NAMES(variable, ...)                       \
   static constexpr EnumName variable##List[] = {__VA_ARGS__}; \
   const EnumNames variable = {variable##List, std::size(variable##List)}
 

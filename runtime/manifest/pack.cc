@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// moert_manifest_pack: reads a Hugging Face checkpoint's config, index and safetensors headers, plans
-// its layers by the family, hashes the files and writes the manifest.
+// moert_manifest_pack: reads a Hugging Face checkpoint's config, index and safetensors headers,
+// plans its layers by the family, hashes the files and writes the manifest.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -132,9 +132,8 @@ Status CheckIndex(const std::vector<ShardEntry>& index, const Checkpoint& checkp
   for (const ShardEntry& entry : index) {
     const std::optional<uint32_t> found = checkpoint.table.Find(entry.tensor);
     const char* shard =
-        found.has_value()
-            ? checkpoint.shards[checkpoint.table.tensors()[*found].file].name.c_str()
-            : nullptr;
+        found.has_value() ? checkpoint.shards[checkpoint.table.tensors()[*found].file].name.c_str()
+                          : nullptr;
     if (shard != nullptr && entry.shard == shard) continue;
     return NotFound("the index says that tensor '%s' is in '%s'; it is %s%s", entry.tensor.c_str(),
                     entry.shard.c_str(), shard != nullptr ? "in " : "not in any shard",
@@ -156,6 +155,14 @@ Status ReadTensors(Allocator& allocator, const FileSystem& files, bool allow_hol
         ReadSafetensorsHeader(shard.name.c_str(), *shard.file, allow_holes, &header));
     for (SafetensorsTensor& tensor : header) tensors.push_back({std::move(tensor), i});
     names.push_back(shard.name);
+  }
+  uint64_t described = 0;
+  for (const CheckpointTensor& entry : tensors) {
+    described += entry.tensor.name.size() + entry.tensor.shape.size() * sizeof(int64_t) + 128;
+  }
+  if (described > kMaxManifestBytes / 2) {
+    return Unsupported("%zu tensors do not fit a manifest of %llu bytes", tensors.size(),
+                       static_cast<unsigned long long>(kMaxManifestBytes));
   }
   MOERT_RETURN_IF_ERROR(out->table.Build(std::move(tensors), names));
   return CheckIndex(index, *out);
@@ -219,8 +226,8 @@ class Builder {
     std::vector<flatbuffers::Offset<schema::Weight>> weights;
     for (const PlannedWeight& weight : layer.weights) weights.push_back(AddWeight(weight));
     const auto weights_offset = b_.CreateVector(weights);
-    return schema::CreateLayer(b_, layer.model_layer, layer.widths.hidden, layer.widths.intermediate,
-                               layer.widths.latent, layer.widths.shared,
+    return schema::CreateLayer(b_, layer.model_layer, layer.widths.hidden,
+                               layer.widths.intermediate, layer.widths.latent, layer.widths.shared,
                                static_cast<schema::WeightApplication>(layer.weight_application),
                                routing, activation, shared, weights_offset);
   }
@@ -243,11 +250,10 @@ class Builder {
                                   static_cast<uint32_t>(q.block_cols), q.storage_elements,
                                   q.storage_bytes, q.packing, q.zero_point, scales, zero_points);
     }
-    return schema::CreateWeight(b_, static_cast<schema::Role>(weight.role),
-                                static_cast<schema::Dtype>(weight.dtype),
-                                static_cast<schema::Orientation>(weight.orientation),
-                                static_cast<schema::Packing>(weight.packing), weight.rows,
-                                weight.cols, tensors, quant);
+    return schema::CreateWeight(
+        b_, static_cast<schema::Role>(weight.role), static_cast<schema::Dtype>(weight.dtype),
+        static_cast<schema::Orientation>(weight.orientation),
+        static_cast<schema::Packing>(weight.packing), weight.rows, weight.cols, tensors, quant);
   }
 
   flatbuffers::FlatBufferBuilder b_{size_t{1} << 20};
@@ -323,8 +329,8 @@ Status PackCheckpoint(Allocator& allocator, const Logger& log, const moert_pack_
   Builder draft;
   const schema::Manifest* checked = nullptr;
   draft.Build(checkpoint, plan, {}, prefix, packed_directory);
-  MOERT_RETURN_IF_ERROR(CheckManifest(draft.buffer().GetBufferPointer(), draft.buffer().GetSize(),
-                                      &checked));
+  MOERT_RETURN_IF_ERROR(
+      CheckManifest(draft.buffer().GetBufferPointer(), draft.buffer().GetSize(), &checked));
   Builder hashed;
   Builder* final_builder = &draft;
   if ((desc.flags & MOERT_PACK_FLAG_SKIP_HASHES) == 0) {

@@ -20,7 +20,11 @@ class LayerPlanner {
  public:
   LayerPlanner(const Family& family, const FamilyContext& context, const QuantConfig& quant,
                const TensorTable& table, std::string prefix)
-      : family_(family), context_(context), quant_(quant), table_(table), prefix_(std::move(prefix)) {}
+      : family_(family),
+        context_(context),
+        quant_(quant),
+        table_(table),
+        prefix_(std::move(prefix)) {}
 
   Status Run(PlannedLayer* out) {
     out->model_layer = context_.layer;
@@ -106,7 +110,8 @@ class LayerPlanner {
     return Float(rule.up_offset, "up_offset", &out->up_offset);
   }
 
-  // The role has a place in the layer: weights of a shared expert or a latent that it lacks have not.
+  // The role has a place in the layer: weights of a shared expert or a latent that it lacks have
+  // not.
   static bool Wanted(const WeightRule& rule, const PlannedLayer& layer) {
     const RoleGroup group = FindRole(rule.role)->group;
     const auto& activation =
@@ -251,10 +256,10 @@ Status TensorTable::Build(std::vector<CheckpointTensor> tensors,
             [](const CheckpointTensor& a, const CheckpointTensor& b) {
               return a.tensor.name < b.tensor.name;
             });
-  const auto twice = std::adjacent_find(
-      tensors_.begin(), tensors_.end(), [](const CheckpointTensor& a, const CheckpointTensor& b) {
-        return a.tensor.name == b.tensor.name;
-      });
+  const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),
+                                        [](const CheckpointTensor& a, const CheckpointTensor& b) {
+                                          return a.tensor.name == b.tensor.name;
+                                        });
   if (twice == tensors_.end()) return Status();
   return CorruptData(MOERT_CORRUPTION_DUPLICATE_KEY, "tensor '%s' stands both in '%s' and in '%s'",
                      twice->tensor.name.c_str(), file_names[twice->file].c_str(),

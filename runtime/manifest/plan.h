@@ -71,8 +71,8 @@ struct Plan {
   uint32_t num_skipped = 0;
 };
 
-// NOT_FOUND names the role and the tensors that were looked for; CORRUPT_DATA what the config lacks;
-// UNSUPPORTED a value or quantisation that layers do not know.
+// NOT_FOUND names the role and the tensors that were looked for; CORRUPT_DATA what the config
+// lacks; UNSUPPORTED a value or quantisation that layers do not know.
 Status PlanLayers(const Family& family, const Json& config, const TensorTable& table,
                   const Logger& log, Plan* out);
 

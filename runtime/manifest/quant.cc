@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manifest/quant.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backend/roles.h"
@@ -44,7 +45,7 @@ bool TrySuffixes(const std::string& name, const Suffixes& suffixes, Kind kind,
 }
 
 int64_t GroupSize(const QuantConfig& config, int64_t whole) {
-  return config.group_size > 0 ? config.group_size : whole;
+  return config.group_size > 0 ? std::min(config.group_size, whole) : whole;
 }
 
 // Scales of one matrix, as [rows of blocks, columns of blocks].
@@ -54,13 +55,14 @@ void ScaleGrid(const SafetensorsTensor& scales, int64_t* rows, int64_t* cols) {
   *cols = rank >= 2 ? scales.shape[rank - 1] : 1;
 }
 
-void DescribeFp8(const QuantConfig& config, const SafetensorsTensor& scales, PlannedWeight* weight) {
+void DescribeFp8(const QuantConfig& config, const SafetensorsTensor& scales,
+                 PlannedWeight* weight) {
   PlannedQuant& quant = *weight->quant;
   quant.scheme = schema::QuantScheme::Fp8Block;
   int64_t grid_rows = 1, grid_cols = 1;
   ScaleGrid(scales, &grid_rows, &grid_cols);
   const auto block = [](int64_t extent, int64_t grid, int64_t said) {
-    if (said > 0 && DivideUp(extent, said) == grid) return said;
+    if (said > 0 && DivideUp(extent, said) == grid) return std::min(said, extent);
     return grid > 0 ? DivideUp(extent, grid) : extent;
   };
   quant.block_rows = block(weight->rows, grid_rows, config.block_rows);
@@ -78,16 +80,16 @@ void DescribeMxfp4(PlannedWeight* weight) {
 }
 
 // GPTQ and AWQ store [in, out]: groups run down the columns.
-void DescribeInt4(const WeightSpelling& spelling, const QuantConfig& config, PlannedWeight* weight) {
+void DescribeInt4(const WeightSpelling& spelling, const QuantConfig& config,
+                  PlannedWeight* weight) {
   PlannedQuant& quant = *weight->quant;
   weight->dtype = MOERT_DTYPE_INT4;
   quant.scheme = schema::QuantScheme::Int4Group;
   quant.storage_elements = 8;
   quant.storage_bytes = 4;
-  quant.zero_point =
-      spelling.zero_points.empty()   ? schema::ZeroPoint::Middle
-      : config.zero_points_minus_one ? schema::ZeroPoint::StoredMinusOne
-                                     : schema::ZeroPoint::Stored;
+  quant.zero_point = spelling.zero_points.empty()   ? schema::ZeroPoint::Middle
+                     : config.zero_points_minus_one ? schema::ZeroPoint::StoredMinusOne
+                                                    : schema::ZeroPoint::Stored;
   if (spelling.kind == Kind::kPackedInt4) {
     quant.packing = schema::QuantPacking::NibblesLow;
     quant.block_cols = GroupSize(config, weight->cols);
@@ -118,14 +120,14 @@ Status ReadQuantConfig(const FamilyContext& context, QuantConfig* out) {
     out->method = method->get<std::string>();
   }
   MOERT_RETURN_IF_ERROR(integer({root + "bits", root + "w_bit", group + "num_bits"}, &out->bits));
-  MOERT_RETURN_IF_ERROR(
-      integer({root + "group_size", root + "q_group_size", group + "group_size"}, &out->group_size));
+  MOERT_RETURN_IF_ERROR(integer({root + "group_size", root + "q_group_size", group + "group_size"},
+                                &out->group_size));
   const Json* format = FindInConfig(context, root + "checkpoint_format");
   out->zero_points_minus_one =
       out->method == "gptq" && (format == nullptr || *format != Json("gptq_v2"));
   const Json* block = FindInConfig(context, root + "weight_block_size");
-  if (block != nullptr && block->is_array() && block->size() == 2 && (*block)[0].is_number_unsigned() &&
-      (*block)[1].is_number_unsigned()) {
+  if (block != nullptr && block->is_array() && block->size() == 2 &&
+      (*block)[0].is_number_unsigned() && (*block)[1].is_number_unsigned()) {
     out->block_rows = (*block)[0].get<int64_t>();
     out->block_cols = (*block)[1].get<int64_t>();
   }
@@ -134,7 +136,8 @@ Status ReadQuantConfig(const FamilyContext& context, QuantConfig* out) {
 
 bool FindSpelling(const WeightRule& rule, const QuantConfig& config,
                   const std::function<bool(const std::string&)>& exists,
-                  const std::function<moert_dtype(const std::string&)>& dtype, WeightSpelling* out) {
+                  const std::function<moert_dtype(const std::string&)>& dtype,
+                  WeightSpelling* out) {
   for (const std::string& name : rule.names) {
     *out = WeightSpelling();
     if (exists(name)) {
@@ -164,10 +167,11 @@ Status DescribeSpelling(const WeightSpelling& spelling, const QuantConfig& confi
         values.dtype == MOERT_DTYPE_FLOAT16 || values.dtype == MOERT_DTYPE_FLOAT64) {
       return Status();
     }
-    return Unsupported("tensor '%s' (role %s) is %s%s%s, a quantisation that is not known; known are "
-                       "fp8 with block scales, mxfp4, and int4 of gptq, awq and compressed-tensors",
-                       values.name.c_str(), RoleName(weight->role), moert_dtype_name(values.dtype),
-                       config.method.empty() ? "" : " of quant_method ", config.method.c_str());
+    return Unsupported(
+        "tensor '%s' (role %s) is %s%s%s, a quantisation that is not known; known are "
+        "fp8 with block scales, mxfp4, and int4 of gptq, awq and compressed-tensors",
+        values.name.c_str(), RoleName(weight->role), moert_dtype_name(values.dtype),
+        config.method.empty() ? "" : " of quant_method ", config.method.c_str());
   }
   weight->quant.emplace();
   if (spelling.kind == Kind::kFp8) {

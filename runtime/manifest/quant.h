@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How quantised checkpoints spell a weight: which tensors stand for "NAME.weight", and what they mean.
-// fp8 with block scales, MXFP4, and int4 groups in the layouts of GPTQ, AWQ and compressed-tensors.
+// How quantised checkpoints spell a weight: which tensors stand for "NAME.weight", and what they
+// mean. fp8 with block scales, MXFP4, and int4 groups in the layouts of GPTQ, AWQ and
+// compressed-tensors.
 #ifndef MOERT_MANIFEST_QUANT_H_
 #define MOERT_MANIFEST_QUANT_H_
 
@@ -33,13 +34,14 @@ struct WeightSpelling {
   std::string zero_points;  // "" if there are none
 };
 
-// Looks for one of rule.names, plain or quantised. `exists` answers for a pattern. False: none is there.
+// Looks for one of rule.names, plain or quantised. `exists` answers for a pattern. False: none is
+// there.
 bool FindSpelling(const WeightRule& rule, const QuantConfig& config,
                   const std::function<bool(const std::string&)>& exists,
                   const std::function<moert_dtype(const std::string&)>& dtype, WeightSpelling* out);
 
-// Fills what the spelling means into a weight whose role, orientation, shape and tensors are set; may
-// turn its orientation. `scales` is the first tensor of scales, null for plain values.
+// Fills what the spelling means into a weight whose role, orientation, shape and tensors are set;
+// may turn its orientation. `scales` is the first tensor of scales, null for plain values.
 Status DescribeSpelling(const WeightSpelling& spelling, const QuantConfig& config,
                         const SafetensorsTensor& values, const SafetensorsTensor* scales,
                         PlannedWeight* weight);

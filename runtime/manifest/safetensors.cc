@@ -40,8 +40,9 @@ class Events : public nlohmann::json_sax<Json> {
   bool start_array(size_t) override { return Unexpected("a list"); }
   bool end_array() override { return true; }
   bool parse_error(size_t position, const std::string&, const Json::exception& error) override {
-    return Refuse(CorruptData(MOERT_CORRUPTION_HEADER_SYNTAX, "'%s': not valid JSON at byte %llu: %s",
-                              name_, Print(position), error.what()));
+    return Refuse(CorruptData(MOERT_CORRUPTION_HEADER_SYNTAX,
+                              "'%s': not valid JSON at byte %llu: %s", name_, Print(position),
+                              error.what()));
   }
 
  protected:
@@ -99,8 +100,9 @@ class HeaderEvents final : public Events {
     if (place_ != Place::kTensor || field_ != "dtype") return Unexpected("a string");
     out_->back().dtype = DtypeByName(value);
     if (out_->back().dtype == MOERT_DTYPE_NONE) {
-      return Refuse(CorruptData(MOERT_CORRUPTION_DTYPE, "'%s': tensor '%s': dtype '%.64s' is not known",
-                                name_, tensor_name(), value.c_str()));
+      return Refuse(CorruptData(MOERT_CORRUPTION_DTYPE,
+                                "'%s': tensor '%s': dtype '%.64s' is not known", name_,
+                                tensor_name(), value.c_str()));
     }
     return true;
   }
@@ -123,8 +125,9 @@ class HeaderEvents final : public Events {
       return true;
     }
     if (value > INT64_MAX) {
-      return Refuse(CorruptData(MOERT_CORRUPTION_OVERFLOW, "'%s': tensor '%s': extent %llu passes 63 bits",
-                                name_, tensor_name(), Print(value)));
+      return Refuse(CorruptData(MOERT_CORRUPTION_OVERFLOW,
+                                "'%s': tensor '%s': extent %llu passes 63 bits", name_,
+                                tensor_name(), Print(value)));
     }
     out_->back().shape.push_back(static_cast<int64_t>(value));
     return true;
@@ -135,7 +138,9 @@ class HeaderEvents final : public Events {
  private:
   enum class Place { kStart, kTop, kValue, kTensor, kList, kMetadata, kEnd };
 
-  const char* tensor_name() const { return in_metadata_ ? "__metadata__" : out_->back().name.c_str(); }
+  const char* tensor_name() const {
+    return in_metadata_ ? "__metadata__" : out_->back().name.c_str();
+  }
 
   bool Unexpected(const char* found) override {
     if (place_ == Place::kStart) {
@@ -143,14 +148,14 @@ class HeaderEvents final : public Events {
                                 "'%s': the header is %s, not an object", name_, found));
     }
     const bool offsets = !in_metadata_ && place_ != Place::kValue && field_ == "data_offsets";
-    const char* wanted = place_ == Place::kValue ? "an object" : in_metadata_ ? "a string"
+    const char* wanted = place_ == Place::kValue ? "an object"
+                         : in_metadata_          ? "a string"
                          : field_ == "dtype"     ? "a string"
                                                  : "a list of whole numbers that are not negative";
-    return Refuse(CorruptData(
-        offsets ? MOERT_CORRUPTION_OFFSETS : MOERT_CORRUPTION_FIELD,
-        "'%s': tensor '%s'%s%s: found %s where %s belongs", name_, tensor_name(),
-        place_ == Place::kValue ? "" : ": ", place_ == Place::kValue ? "" : field_.c_str(), found,
-        wanted));
+    return Refuse(CorruptData(offsets ? MOERT_CORRUPTION_OFFSETS : MOERT_CORRUPTION_FIELD,
+                              "'%s': tensor '%s'%s%s: found %s where %s belongs", name_,
+                              tensor_name(), place_ == Place::kValue ? "" : ": ",
+                              place_ == Place::kValue ? "" : field_.c_str(), found, wanted));
   }
 
   bool TopKey(string_t& key) {
@@ -179,9 +184,10 @@ class HeaderEvents final : public Events {
                  : key == "data_offsets" ? &seen_offsets_
                                          : nullptr;
     if (seen == nullptr) {
-      return Refuse(CorruptData(MOERT_CORRUPTION_FIELD,
-                                "'%s': tensor '%s': field '%.64s' is not dtype, shape or data_offsets",
-                                name_, tensor_name(), key.c_str()));
+      return Refuse(
+          CorruptData(MOERT_CORRUPTION_FIELD,
+                      "'%s': tensor '%s': field '%.64s' is not dtype, shape or data_offsets", name_,
+                      tensor_name(), key.c_str()));
     }
     if (*seen) return Duplicate(key.c_str());
     *seen = true;
@@ -190,27 +196,29 @@ class HeaderEvents final : public Events {
   }
 
   bool Duplicate(const char* key) {
-    return Refuse(CorruptData(MOERT_CORRUPTION_DUPLICATE_KEY, "'%s': tensor '%s': duplicate key '%s'",
-                              name_, tensor_name(), key));
+    return Refuse(CorruptData(MOERT_CORRUPTION_DUPLICATE_KEY,
+                              "'%s': tensor '%s': duplicate key '%s'", name_, tensor_name(), key));
   }
 
   bool FinishTensor() {
     SafetensorsTensor& tensor = out_->back();
-    const char* missing = !seen_dtype_ ? "dtype" : !seen_shape_ ? "shape"
-                          : !seen_offsets_ ? "data_offsets" : nullptr;
+    const char* missing = !seen_dtype_     ? "dtype"
+                          : !seen_shape_   ? "shape"
+                          : !seen_offsets_ ? "data_offsets"
+                                           : nullptr;
     if (missing != nullptr) {
       return Refuse(CorruptData(MOERT_CORRUPTION_FIELD, "'%s': tensor '%s' has no %s", name_,
                                 tensor_name(), missing));
     }
     if (num_offsets_ != 2) {
       return Refuse(CorruptData(MOERT_CORRUPTION_OFFSETS,
-                                "'%s': tensor '%s': data_offsets has %llu entries instead of 2", name_,
-                                tensor_name(), Print(num_offsets_)));
+                                "'%s': tensor '%s': data_offsets has %llu entries instead of 2",
+                                name_, tensor_name(), Print(num_offsets_)));
     }
     if (offsets_[1] < offsets_[0]) {
       return Refuse(CorruptData(MOERT_CORRUPTION_OFFSETS,
-                                "'%s': tensor '%s': data_offsets end %llu is below begin %llu", name_,
-                                tensor_name(), Print(offsets_[1]), Print(offsets_[0])));
+                                "'%s': tensor '%s': data_offsets end %llu is below begin %llu",
+                                name_, tensor_name(), Print(offsets_[1]), Print(offsets_[0])));
     }
     tensor.offset = offsets_[0];
     tensor.bytes = offsets_[1] - offsets_[0];
@@ -236,8 +244,8 @@ Status CheckSizes(const char* name, const SafetensorsTensor& tensor) {
     }
     const bool odd = uint64_t{moert_dtype_bits(tensor.dtype)} % 8 != 0 && product % 2 != 0;
     return odd ? CorruptData(MOERT_CORRUPTION_SIZE_MISMATCH,
-                             "'%s': tensor '%s': an odd count of %s elements fills no whole byte", name,
-                             tensor.name.c_str(), moert_dtype_name(tensor.dtype))
+                             "'%s': tensor '%s': an odd count of %s elements fills no whole byte",
+                             name, tensor.name.c_str(), moert_dtype_name(tensor.dtype))
                : CorruptData(MOERT_CORRUPTION_OVERFLOW,
                              "'%s': tensor '%s': the size of its shape passes 64 bits", name,
                              tensor.name.c_str());
@@ -265,8 +273,8 @@ Status CheckNames(const char* name, const std::vector<SafetensorsTensor>& tensor
   std::sort(metadata_keys.begin(), metadata_keys.end());
   const auto twice = std::adjacent_find(metadata_keys.begin(), metadata_keys.end());
   if (twice != metadata_keys.end()) {
-    return CorruptData(MOERT_CORRUPTION_DUPLICATE_KEY, "'%s': duplicate key '%s' in __metadata__", name,
-                       twice->c_str());
+    return CorruptData(MOERT_CORRUPTION_DUPLICATE_KEY, "'%s': duplicate key '%s' in __metadata__",
+                       name, twice->c_str());
   }
   return Status();
 }
@@ -280,9 +288,10 @@ Status CheckCoverage(const char* name, const std::vector<SafetensorsTensor>& ten
   for (const SafetensorsTensor& tensor : tensors) {
     if (tensor.bytes != 0) order.push_back(&tensor);
     if (tensor.bytes == 0 && tensor.offset > data_size) {
-      return CorruptData(MOERT_CORRUPTION_OFFSETS,
-                         "'%s': tensor '%s': data_offsets begin %llu is past the %llu bytes of data",
-                         name, tensor.name.c_str(), Print(tensor.offset), Print(data_size));
+      return CorruptData(
+          MOERT_CORRUPTION_OFFSETS,
+          "'%s': tensor '%s': data_offsets begin %llu is past the %llu bytes of data", name,
+          tensor.name.c_str(), Print(tensor.offset), Print(data_size));
     }
   }
   std::sort(order.begin(), order.end(), [](const SafetensorsTensor* a, const SafetensorsTensor* b) {
@@ -370,13 +379,12 @@ class IndexEvents final : public Events {
   bool Scalar(const char* found) { return depth_ == 0 || in_map_ ? Unexpected(found) : true; }
   bool Unexpected(const char* found) override {
     if (depth_ == 0) {
-      return Refuse(CorruptData(MOERT_CORRUPTION_HEADER_SYNTAX, "'%s' is %s, not an object", name_,
-                                found));
+      return Refuse(
+          CorruptData(MOERT_CORRUPTION_HEADER_SYNTAX, "'%s' is %s, not an object", name_, found));
     }
-    return Refuse(CorruptData(MOERT_CORRUPTION_FIELD,
-                              "'%s': weight_map%s%s: found %s where a shard's name belongs", name_,
-                              out_->empty() ? "" : ": ",
-                              out_->empty() ? "" : out_->back().tensor.c_str(), found));
+    return Refuse(CorruptData(
+        MOERT_CORRUPTION_FIELD, "'%s': weight_map%s%s: found %s where a shard's name belongs",
+        name_, out_->empty() ? "" : ": ", out_->empty() ? "" : out_->back().tensor.c_str(), found));
   }
 
   std::vector<ShardEntry>* out_;
@@ -422,9 +430,10 @@ Status ReadSafetensorsHeader(const char* name, const File& file, bool allow_hole
                              std::vector<SafetensorsTensor>* out) {
   uint8_t bytes[8];
   if (file.size() < sizeof bytes) {
-    return CorruptData(MOERT_CORRUPTION_TRUNCATED,
-                       "'%s' has %llu bytes; a safetensors file begins with 8 bytes of header length",
-                       name, Print(file.size()));
+    return CorruptData(
+        MOERT_CORRUPTION_TRUNCATED,
+        "'%s' has %llu bytes; a safetensors file begins with 8 bytes of header length", name,
+        Print(file.size()));
   }
   MOERT_RETURN_IF_ERROR(file.Read(0, bytes, sizeof bytes));
   uint64_t length = 0;
@@ -450,13 +459,13 @@ Status ParseShardIndex(const char* name, std::string_view json, std::vector<Shar
   }
   std::sort(out->begin(), out->end(),
             [](const ShardEntry& a, const ShardEntry& b) { return a.tensor < b.tensor; });
-  const auto twice =
-      std::adjacent_find(out->begin(), out->end(), [](const ShardEntry& a, const ShardEntry& b) {
-        return a.tensor == b.tensor;
-      });
+  const auto twice = std::adjacent_find(
+      out->begin(), out->end(),
+      [](const ShardEntry& a, const ShardEntry& b) { return a.tensor == b.tensor; });
   if (twice != out->end()) {
-    return CorruptData(MOERT_CORRUPTION_DUPLICATE_KEY, "'%s': duplicate key: tensor '%s' stands twice",
-                       name, twice->tensor.c_str());
+    return CorruptData(MOERT_CORRUPTION_DUPLICATE_KEY,
+                       "'%s': duplicate key: tensor '%s' stands twice", name,
+                       twice->tensor.c_str());
   }
   return Status();
 }

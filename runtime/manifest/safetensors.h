@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the header of a safetensors file without trusting it: every field, offset and size is checked,
-// and each refusal has a moert_corruption code of its own and names the tensor.
+// Reads the header of a safetensors file without trusting it: every field, offset and size is
+// checked, and each refusal has a moert_corruption code of its own and names the tensor.
 #ifndef MOERT_MANIFEST_SAFETENSORS_H_
 #define MOERT_MANIFEST_SAFETENSORS_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a safetensors file: refused, or every tensor lies inside it. The first byte says whether
-// holes are allowed. The JSON is also tried as an index of shards.
+// Any bytes as a safetensors file: refused, or every tensor lies inside it. The first byte says
+// whether holes are allowed. The JSON is also tried as an index of shards.
 #include <cstring>
 
 #include "manifest/files.h"

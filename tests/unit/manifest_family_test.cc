@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in families on tiny checkpoints that transformers saved: what is packed, and that layers
-// point at the right bytes.
+// The built-in families on tiny checkpoints that transformers saved: what is packed, and that
+// layers point at the right bytes.
 #include <map>
 
 #include "manifest_support.h"
@@ -74,6 +74,23 @@ TEST_CASE("each family's checkpoint packs to its layers") {
     CHECK(routing.renormalize == expected.renormalize);
     CheckOk(fixture.manifest->Verify(nullptr, nullptr));
   }
+}
+
+TEST_CASE("layers that are not MoE are logged") {
+  const TemporaryFolder folder;
+  CopyCheckpoint("glm4_moe_lite", folder);
+  std::string lines;
+  moert_log_sink sink = MOERT_LOG_SINK_INIT;
+  sink.min_level = MOERT_LOG_LEVEL_INFO;
+  sink.user_data = &lines;
+  sink.write = [](void* user_data, moert_log_level, const char* message) {
+    *static_cast<std::string*>(user_data) += std::string(message) + "\n";
+  };
+  ManifestFixture fixture;
+  fixture.log = Logger(&sink);
+  CheckOk(fixture.Pack(folder.path()));
+  CHECK(lines.find("layer 0 is not MoE") != std::string::npos);
+  CHECK(lines.find("layer 1") == std::string::npos);
 }
 
 }  // namespace

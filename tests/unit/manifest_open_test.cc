@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a manifest: each fault of its bytes has its own code and is named, and files come from the
-// disk, from memory or from the host.
+// Opening a manifest: each fault of its bytes has its own code and is named, and files come from
+// the disk, from memory or from the host.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -32,8 +32,8 @@ struct Packed {
     change(*manifest);
     flatbuffers::FlatBufferBuilder builder;
     schema::FinishManifestBuffer(builder, schema::CreateManifest(builder, manifest.get()));
-    return Open(std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()),
-                            builder.GetSize()));
+    return Open(
+        std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()));
   }
 };
 
@@ -70,7 +70,8 @@ TEST_CASE("a manifest cut anywhere is refused or complete, and never read past i
     const std::string cut(packed.bytes.data(), size);
     const Status status = packed.Open(cut);
     // The last bytes may be padding.
-    CHECK((status.code() == MOERT_STATUS_CORRUPT_DATA || (status.ok() && size + 4 > packed.bytes.size())));
+    CHECK((status.code() == MOERT_STATUS_CORRUPT_DATA ||
+           (status.ok() && size + 4 > packed.bytes.size())));
   }
 }
 
@@ -113,9 +114,13 @@ TEST_CASE("each fault of a manifest has its code and is named") {
        [](auto& m) { m.tensors[0]->dtype = static_cast<schema::Dtype>(99); }},
       {MOERT_CORRUPTION_FIELD, "extent 0 is -4", [](auto& m) { m.tensors[0]->shape[0] = -4; }},
       {MOERT_CORRUPTION_OVERFLOW, "64 bits",
-       [](auto& m) { m.tensors[0]->shape = {INT64_MAX, INT64_MAX}; }},
+       [](auto& m) {
+         m.tensors[0]->shape = {INT64_MAX, INT64_MAX};
+       }},
       {MOERT_CORRUPTION_SIZE_MISMATCH, "shape and dtype give 100",
-       [](auto& m) { m.tensors[0]->shape = {5, 5}; }},
+       [](auto& m) {
+         m.tensors[0]->shape = {5, 5};
+       }},
       {MOERT_CORRUPTION_OVERFLOW, "passes 64 bits",
        [](auto& m) { m.tensors[0]->offset = UINT64_MAX; }},
       {MOERT_CORRUPTION_OFFSETS, "ends at byte",
@@ -142,10 +147,13 @@ TEST_CASE("each fault of a manifest has its code and is named") {
        [=](auto& m) { WeightOf(m, kUp).role = static_cast<schema::Role>(77); }},
       {MOERT_CORRUPTION_ROLES, "ROUTER is missing",
        [](auto& m) { m.layers[0]->weights.erase(m.layers[0]->weights.begin()); }},
-      {MOERT_CORRUPTION_ROLES, "SHARED_GATE is missing", [](auto& m) { m.layers[0]->shared_intermediate = 4; }},
-      {MOERT_CORRUPTION_ROLES, "the layer needs [3, 5]", [=](auto& m) { WeightOf(m, kUp).rows = 4; }},
+      {MOERT_CORRUPTION_ROLES, "SHARED_GATE is missing",
+       [](auto& m) { m.layers[0]->shared_intermediate = 4; }},
+      {MOERT_CORRUPTION_ROLES, "the layer needs [3, 5]",
+       [=](auto& m) { WeightOf(m, kUp).rows = 4; }},
       {MOERT_CORRUPTION_ROLES, "2 tensors", [=](auto& m) { WeightOf(m, kUp).tensors.pop_back(); }},
-      {MOERT_CORRUPTION_INDEX, "tensor 11 of 11", [=](auto& m) { WeightOf(m, kUp).tensors[1] = 11; }},
+      {MOERT_CORRUPTION_INDEX, "tensor 11 of 11",
+       [=](auto& m) { WeightOf(m, kUp).tensors[1] = 11; }},
       {MOERT_CORRUPTION_ROLES, "for two experts",
        [=](auto& m) { WeightOf(m, kUp).tensors[1] = WeightOf(m, kUp).tensors[0]; }},
       {MOERT_CORRUPTION_ROLES, "experts.0.w2.weight",
@@ -162,7 +170,8 @@ TEST_CASE("each fault of a manifest has its code and is named") {
          weight.quant->storage_bytes = 4;
          weight.quant->scales = weight.tensors;
        }}};
-  for (const auto& entry : cases) CheckCorrupt(packed.OpenChanged(entry.change), entry.code, entry.part);
+  for (const auto& entry : cases)
+    CheckCorrupt(packed.OpenChanged(entry.change), entry.code, entry.part);
 }
 
 TEST_CASE("strings and lists that are shared to cost time are refused") {
@@ -184,9 +193,9 @@ TEST_CASE("strings and lists that are shared to cost time are refused") {
 TEST_CASE("a vector that claims more than the buffer holds is refused") {
   Packed packed;
   const schema::Manifest* manifest = schema::GetManifest(packed.bytes.data());
-  for (const void* vector : {static_cast<const void*>(manifest->tensors()),
-                             static_cast<const void*>(manifest->layers()),
-                             static_cast<const void*>(manifest->files()->Get(0)->path())}) {
+  for (const void* vector :
+       {static_cast<const void*>(manifest->tensors()), static_cast<const void*>(manifest->layers()),
+        static_cast<const void*>(manifest->files()->Get(0)->path())}) {
     std::string bytes = packed.bytes;
     const size_t at = static_cast<size_t>(static_cast<const char*>(vector) - packed.bytes.data());
     const uint32_t count = 1u << 30;
@@ -248,8 +257,8 @@ TEST_CASE("a host's files serve manifest and tensors, and its failures are repor
   CHECK(host.reads == reads + 1);
   moert_tensor_info info = MOERT_TENSOR_INFO_INIT;
   CheckOk(fixture.manifest->Tensor(4, &info));
-  CHECK(host.files["model.safetensors"].compare(info.offset, info.bytes, static_cast<const char*>(data),
-                                                info.bytes) == 0);
+  CHECK(host.files["model.safetensors"].compare(info.offset, info.bytes,
+                                                static_cast<const char*>(data), info.bytes) == 0);
   CheckOk(fixture.manifest->Verify(nullptr, nullptr));
 
   CheckOk(open());

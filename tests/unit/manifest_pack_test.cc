@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing a checkpoint: what is written, and that a failure names its cause and leaves nothing behind.
+// Packing a checkpoint: what is written, and that a failure names its cause and leaves nothing
+// behind.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -73,8 +74,9 @@ TEST_CASE("a packed checkpoint opens, and its layer points at the tensors' bytes
         CHECK(weight.experts[expert] == data);
         moert_tensor_info info = MOERT_TENSOR_INFO_INIT;
         CheckOk(manifest.Tensor(index, &info));
-        CHECK(folder.Read("model.safetensors").compare(info.offset, info.bytes, static_cast<const char*>(data),
-                                                       info.bytes) == 0);
+        CHECK(folder.Read("model.safetensors")
+                  .compare(info.offset, info.bytes, static_cast<const char*>(data), info.bytes) ==
+              0);
       }
     }
   }
@@ -136,7 +138,8 @@ TEST_CASE("what is missing is named") {
   WriteShards(folder);
   unlink((folder / "part-1.safetensors").c_str());
   CheckFails(fixture.Pack(folder.path()), MOERT_STATUS_NOT_FOUND, "part-1.safetensors");
-  CHECK(folder.List() == Names{"config.json", "model.safetensors.index.json", "part-0.safetensors"});
+  CHECK(folder.List() ==
+        Names{"config.json", "model.safetensors.index.json", "part-0.safetensors"});
 }
 
 TEST_CASE("an index that lies about a tensor is refused") {
@@ -147,7 +150,8 @@ TEST_CASE("an index that lies about a tensor is refused") {
   folder.Write("model.safetensors.index.json",
                index.substr(0, index.size() - 2) + R"(,"more":"part-0.safetensors"}})");
   CheckFails(fixture.Pack(folder.path()), MOERT_STATUS_NOT_FOUND, "'more'");
-  for (const char* path : {"../x.safetensors", "/etc/passwd", "a/../../x", "a//b", "./x", "a\\\\b"}) {
+  for (const char* path :
+       {"../x.safetensors", "/etc/passwd", "a/../../x", "a//b", "./x", "a\\\\b"}) {
     folder.Write("model.safetensors.index.json",
                  R"({"weight_map":{"t":")" + std::string(path) + "\"}}");
     CHECK(fixture.Pack(folder.path()).native_code() == MOERT_CORRUPTION_PATH);
@@ -177,26 +181,25 @@ TEST_CASE("a config that lacks what the family needs is refused by the key's nam
     const char* config;
     moert_status code;
     const char* part;
-  } cases[] = {
-      {"{", MOERT_STATUS_CORRUPT_DATA, "JSON"},
-      {"[]", MOERT_STATUS_CORRUPT_DATA, "not an object"},
-      {R"({"model_type": 3})", MOERT_STATUS_CORRUPT_DATA, "model_type"},
-      {R"({"model_type": "mixtral"})", MOERT_STATUS_CORRUPT_DATA, "num_hidden_layers"},
-      {R"({"model_type": "mixtral", "num_hidden_layers": 1, "num_experts_per_tok": 2,
+  } cases[] = {{"{", MOERT_STATUS_CORRUPT_DATA, "JSON"},
+               {"[]", MOERT_STATUS_CORRUPT_DATA, "not an object"},
+               {R"({"model_type": 3})", MOERT_STATUS_CORRUPT_DATA, "model_type"},
+               {R"({"model_type": "mixtral"})", MOERT_STATUS_CORRUPT_DATA, "num_hidden_layers"},
+               {R"({"model_type": "mixtral", "num_hidden_layers": 1, "num_experts_per_tok": 2,
            "hidden_size": 5, "intermediate_size": 3})",
-       MOERT_STATUS_CORRUPT_DATA, "num_local_experts"},
-      {R"({"model_type": "mixtral", "num_hidden_layers": 1, "num_experts_per_tok": 4,
+                MOERT_STATUS_CORRUPT_DATA, "num_local_experts"},
+               {R"({"model_type": "mixtral", "num_hidden_layers": 1, "num_experts_per_tok": 4,
            "hidden_size": 5, "intermediate_size": 3, "num_local_experts": 3})",
-       MOERT_STATUS_CORRUPT_DATA, "top_k is 4"},
-      {R"({"model_type": "mixtral", "num_hidden_layers": 1, "num_experts_per_tok": "two",
+                MOERT_STATUS_CORRUPT_DATA, "top_k is 4"},
+               {R"({"model_type": "mixtral", "num_hidden_layers": 1, "num_experts_per_tok": "two",
            "hidden_size": 5, "intermediate_size": 3, "num_local_experts": 3})",
-       MOERT_STATUS_CORRUPT_DATA, "\"two\""},
-      {R"({"model_type": "mixtral", "num_hidden_layers": 1, "num_experts_per_tok": 2,
+                MOERT_STATUS_CORRUPT_DATA, "\"two\""},
+               {R"({"model_type": "mixtral", "num_hidden_layers": 1, "num_experts_per_tok": 2,
            "hidden_size": 5, "intermediate_size": 3, "num_local_experts": 3, "hidden_act": "tan"})",
-       MOERT_STATUS_UNSUPPORTED, "\"tan\""},
-      {R"({"model_type": "mixtral", "num_hidden_layers": 2, "num_experts_per_tok": 2,
+                MOERT_STATUS_UNSUPPORTED, "\"tan\""},
+               {R"({"model_type": "mixtral", "num_hidden_layers": 2, "num_experts_per_tok": 2,
            "hidden_size": 5, "intermediate_size": 3, "num_local_experts": 3})",
-       MOERT_STATUS_NOT_FOUND, "layer 1"}};
+                MOERT_STATUS_NOT_FOUND, "layer 1"}};
   for (const auto& entry : cases) {
     folder.Write("config.json", entry.config);
     CheckFails(fixture.Pack(folder.path()), entry.code, entry.part);
@@ -251,8 +254,7 @@ int32_t Report(void* user_data, uint64_t done, uint64_t total) {
 TEST_CASE("progress ascends to the total, and can stop the call without a trace") {
   const TemporaryFolder folder;
   WriteMixtral(folder);
-  folder.Write("model.safetensors",
-               MakeSafetensors([] {
+  folder.Write("model.safetensors", MakeSafetensors([] {
                  std::vector<TestTensor> tensors = MixtralTensors();
                  tensors.push_back({"big", {3, 1000001}});
                  return tensors;

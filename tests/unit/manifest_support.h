@@ -38,7 +38,8 @@ class TemporaryFolder {
   void Write(std::string_view name, std::string_view bytes) const {
     const std::string file = *this / name;
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());
-    std::ofstream(file, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(file, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   std::string Read(std::string_view name) const {
     std::ifstream stream(*this / name, std::ios::binary);
@@ -83,14 +84,15 @@ inline std::string MakeSafetensors(const std::vector<TestTensor>& tensors, int s
       bytes *= static_cast<uint64_t>(extent);
       shape += (shape.empty() ? "" : ",") + std::to_string(extent);
     }
-    header += (header.size() == 1 ? "\"" : ",\"") + tensor.name + "\":{\"dtype\":\"" + tensor.dtype +
-              "\",\"shape\":[" + shape + "],\"data_offsets\":[" + std::to_string(offset) + "," +
-              std::to_string(offset + bytes) + "]}";
+    header += (header.size() == 1 ? "\"" : ",\"") + tensor.name + "\":{\"dtype\":\"" +
+              tensor.dtype + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
+              std::to_string(offset) + "," + std::to_string(offset + bytes) + "]}";
     offset += bytes;
   }
   header += "}";
   std::string data(offset, '\0');
-  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 7 + static_cast<size_t>(seed));
+  for (size_t i = 0; i < data.size(); ++i)
+    data[i] = static_cast<char>(i * 7 + static_cast<size_t>(seed));
   return Safetensors(header, data);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of safetensors files: what is accepted, and that each fault has its own code and is named.
+// Headers of safetensors files: what is accepted, and that each fault has its own code and is
+// named.
 #include "manifest/safetensors.h"
 
 #include "manifest_support.h"
@@ -62,8 +63,8 @@ TEST_CASE("a header length that does not fit is refused before anything is alloc
 }
 
 TEST_CASE("a header that is not a JSON object is refused") {
-  for (const char* header : {"[]", "3", "\"a\"", "null", "{", "{\"a\"", "{} x", " {}", "{\"a\":1e999}",
-                             "{\"\xff\":{}}"}) {
+  for (const char* header : {"[]", "3", "\"a\"", "null", "{", "{\"a\"", "{} x", " {}",
+                             "{\"a\":1e999}", "{\"\xff\":{}}"}) {
     CAPTURE(std::string(header));
     CHECK(ParseHeader(header).code() == MOERT_STATUS_CORRUPT_DATA);
     CHECK(ParseHeader(header).native_code() == MOERT_CORRUPTION_HEADER_SYNTAX);
@@ -103,18 +104,18 @@ TEST_CASE("a field that is missing, unknown or of the wrong type is refused and 
                {"3", "found a number where an object belongs"},
                {"null", "found null"}};
   for (const auto& entry : cases) {
-    CheckCorrupt(ParseHeader("{\"t\":" + std::string(entry.tensor) + "}", 1), MOERT_CORRUPTION_FIELD,
-                 entry.part);
-    CheckCorrupt(ParseHeader("{\"t\":" + std::string(entry.tensor) + "}", 1), MOERT_CORRUPTION_FIELD,
-                 "'t'");
+    CheckCorrupt(ParseHeader("{\"t\":" + std::string(entry.tensor) + "}", 1),
+                 MOERT_CORRUPTION_FIELD, entry.part);
+    CheckCorrupt(ParseHeader("{\"t\":" + std::string(entry.tensor) + "}", 1),
+                 MOERT_CORRUPTION_FIELD, "'t'");
   }
   CheckCorrupt(ParseHeader(R"({"__metadata__":{"a":1}})"), MOERT_CORRUPTION_FIELD, "__metadata__");
 }
 
 TEST_CASE("offsets that are not two ordered whole numbers inside the file are refused") {
-  for (const char* offsets : {"[4,0]", "[0]", "[0,4,8]", "[]", "[-1,3]", "[0,1e30]", "[0,4.0]",
-                              "\"0,4\"", "[\"0\",4]", "[0,99999999999999999999999]", "[8,12]",
-                              "[18446744073709551611,18446744073709551615]"}) {
+  for (const char* offsets :
+       {"[4,0]", "[0]", "[0,4,8]", "[]", "[-1,3]", "[0,1e30]", "[0,4.0]", "\"0,4\"", "[\"0\",4]",
+        "[0,99999999999999999999999]", "[8,12]", "[18446744073709551611,18446744073709551615]"}) {
     CAPTURE(std::string(offsets));
     const std::string header =
         R"({"t":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(offsets) + "}}";
