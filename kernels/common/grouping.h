@@ -266,8 +266,8 @@ extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     constexpr int kPerLane = EXPERTS / moert::kWarp;                               \
     constexpr int kWarps = moert::kGroupThreads / moert::kWarp;                    \
     for (int t = threadIdx.x / moert::kWarp; t < args.top_k.tokens; t += kWarps) { \
-      moert::TopKToken<kPerLane>(args.top_k, t, ids + t * args.top_k.top_k,        \
-                                 weights + t * args.top_k.top_k, nullptr);         \
+      moert::TopKToken<kPerLane, true>(args.top_k, t, ids + t * args.top_k.top_k,  \
+                                       weights + t * args.top_k.top_k, nullptr);   \
     }                                                                              \
     __syncthreads();                                                               \
     const bool is_slot = threadIdx.x < args.group.slots;                           \

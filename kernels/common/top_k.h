@@ -101,7 +101,9 @@ __device__ __forceinline__ float SparsemixerWeight(const moert_top_k_kernel_args
   return 1.0f / WarpSum(sum);
 }
 
-// Final weights from the chosen scores, in place. Slot s is lane s % warp's.
+// Final weights from the chosen scores, in place. Slot s is lane s % warp's. kPlain leaves the code
+// for rare options out: kernels that run once a call are bound by fetching their instructions.
+template <bool kPlain>
 __device__ __forceinline__ void FinishWeights(const moert_top_k_kernel_args& args,
                                               const int32_t* ids, float* weights) {
   const int lane = threadIdx.x % kWarp;
@@ -117,7 +119,7 @@ __device__ __forceinline__ void FinishWeights(const moert_top_k_kernel_args& arg
   if (args.renormalize != kRenormalizeNone) {
     divisor = 0.0f;
     for (int s = lane; s < args.top_k; s += kWarp) {
-      divisor += args.renormalize == kRenormalizePNorm
+      divisor += !kPlain && args.renormalize == kRenormalizePNorm
                      ? powf(fabsf(weights[s]), args.renormalize_value)
                      : weights[s];
     }
@@ -126,7 +128,7 @@ __device__ __forceinline__ void FinishWeights(const moert_top_k_kernel_args& arg
     if (args.renormalize == kRenormalizeSumMin && divisor < args.renormalize_value) {
       divisor = args.renormalize_value;
     }
-    if (args.renormalize == kRenormalizePNorm) {
+    if (!kPlain && args.renormalize == kRenormalizePNorm) {
       divisor = powf(divisor, 1.0f / args.renormalize_value);
     }
   }
@@ -165,7 +167,7 @@ __device__ __forceinline__ void Scores(const moert_top_k_kernel_args& args,
 }
 
 // Ranks the experts: keys of the values that the choice is made on.
-template <int kPerLane>
+template <int kPerLane, bool kPlain>
 __device__ __forceinline__ void Keys(const moert_top_k_kernel_args& args,
                                      const float (&logits)[kPerLane],
                                      const float (&scores)[kPerLane], float* shared,
@@ -180,7 +182,7 @@ __device__ __forceinline__ void Keys(const moert_top_k_kernel_args& args,
         by_logits ? logits[j] : scores[j] + (e < args.num_experts ? args.selection_bias[e] : 0.0f);
     keys[j] = e < args.num_experts ? RankKey(values[j]) : kTaken;
   }
-  if (args.num_groups <= 1) return;
+  if (kPlain || args.num_groups <= 1) return;
   // A sum is one of scores; without a selection bias the best member is found on logits.
   const bool of_scores = args.group_score == kGroupScoreTop2Sum && by_logits;
   auto* kept = reinterpret_cast<uint32_t*>(shared + args.num_experts);
@@ -200,9 +202,10 @@ __device__ __forceinline__ void Keys(const moert_top_k_kernel_args& args,
   SyncWarp();
 }
 
+// kPlain: final logits, no sparsemixer, no p-norm, no groups.
 // One token. `ids` and `weights` are shared memory for its slots; `groups` holds 2 * num_experts
 // words when there are groups.
-template <int kPerLane>
+template <int kPerLane, bool kPlain>
 __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, int64_t token,
                                           int32_t* ids, float* weights, float* groups) {
   const int lane = threadIdx.x % kWarp;
@@ -213,13 +216,16 @@ __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, i
     const int e = j * kWarp + lane;
     logits[j] = -INFINITY;
     if (e >= args.num_experts) continue;
-    logits[j] = LoadElement(args.logits, args.logits_dtype, token * args.logits_stride + e);
-    if (args.bias != nullptr) logits[j] += static_cast<const float*>(args.bias)[e];
-    logits[j] = SoftCap(logits[j], args.soft_cap);
-    if (args.logits_out != nullptr) args.logits_out[token * args.logits_out_stride + e] = logits[j];
+    const int64_t at = token * args.logits_stride + e;
+    logits[j] = kPlain ? static_cast<const float*>(args.logits)[at]
+                       : LoadElement(args.logits, args.logits_dtype, at);
+    if (!kPlain && args.bias != nullptr) logits[j] += static_cast<const float*>(args.bias)[e];
+    if (!kPlain) logits[j] = SoftCap(logits[j], args.soft_cap);
+    if (!kPlain && args.logits_out != nullptr)
+      args.logits_out[token * args.logits_out_stride + e] = logits[j];
   }
   Scores(args, logits, scores);
-  Keys(args, logits, scores, groups, keys);
+  Keys<kPerLane, kPlain>(args, logits, scores, groups, keys);
 
   int first_pick = -1;
   for (int s = 0; s < args.top_k; ++s) {
@@ -239,7 +245,7 @@ __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, i
       keys[j] = taken ? kTaken : keys[j];
     }
     score = ShuffleFrom(score, best % kWarp);
-    if (args.score == kScoreSparsemixer) {
+    if (!kPlain && args.score == kScoreSparsemixer) {
       score = SparsemixerWeight(args, logits, score, first_pick);
       if (s == 0) first_pick = static_cast<int>(best);
     }
@@ -251,7 +257,7 @@ __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, i
     }
   }
   SyncWarp();
-  FinishWeights(args, ids, weights);
+  FinishWeights<kPlain>(args, ids, weights);
   for (int s = lane; s < args.top_k; s += kWarp) {
     args.ids[token * args.ids_stride + s] = ids[s];
     args.weights[token * args.weights_stride + s] = weights[s];
@@ -266,20 +272,20 @@ __device__ __forceinline__ int TopKWords(const moert_top_k_kernel_args& args) {
 }  // namespace moert
 
 // Four warps a block; dynamic shared memory: TopKWords a warp.
-#define MOERT_TOP_K_KERNEL(EXPERTS)                                                    \
-  extern "C" __global__ void __launch_bounds__(4 * moert::kWarp)                       \
-      moert_top_k_##EXPERTS(MOERT_GRID_CONSTANT moert_top_k_kernel_args args) {        \
-    moert::BeginKernel();                                                              \
-    extern __shared__ float shared[];                                                  \
-    const int warp = threadIdx.x / moert::kWarp;                                       \
-    constexpr int kPerLane = (EXPERTS + moert::kWarp - 1) / moert::kWarp;              \
-    float* weights = shared + warp * moert::TopKWords(args);                           \
-    auto* ids = reinterpret_cast<int32_t*>(weights + args.top_k);                      \
-    for (int64_t token = int64_t{blockIdx.x} * 4 + warp; token < args.tokens;          \
-         token += int64_t{gridDim.x} * 4) {                                            \
-      moert::TopKToken<kPerLane>(args, token, ids, weights, weights + 2 * args.top_k); \
-      moert::SyncWarp();                                                               \
-    }                                                                                  \
+#define MOERT_TOP_K_KERNEL(EXPERTS)                                                           \
+  extern "C" __global__ void __launch_bounds__(4 * moert::kWarp)                              \
+      moert_top_k_##EXPERTS(MOERT_GRID_CONSTANT moert_top_k_kernel_args args) {               \
+    moert::BeginKernel();                                                                     \
+    extern __shared__ float shared[];                                                         \
+    const int warp = threadIdx.x / moert::kWarp;                                              \
+    constexpr int kPerLane = (EXPERTS + moert::kWarp - 1) / moert::kWarp;                     \
+    float* weights = shared + warp * moert::TopKWords(args);                                  \
+    auto* ids = reinterpret_cast<int32_t*>(weights + args.top_k);                             \
+    for (int64_t token = int64_t{blockIdx.x} * 4 + warp; token < args.tokens;                 \
+         token += int64_t{gridDim.x} * 4) {                                                   \
+      moert::TopKToken<kPerLane, false>(args, token, ids, weights, weights + 2 * args.top_k); \
+      moert::SyncWarp();                                                                      \
+    }                                                                                         \
   }
 MOERT_TOP_K_KERNEL(32)
 MOERT_TOP_K_KERNEL(128)

@@ -211,7 +211,9 @@ TEST_CASE("the current context is the caller's before and after every call") {
     REQUIRE(Cuda().context_create(&own, 0, Cuda().device) == 0);
     void* popped = nullptr;
     REQUIRE(Cuda().pop(&popped) == 0);
-    const RefLayer reference = RandomLayer(rng, Shape{}, MOERT_DTYPE_BFLOAT16);
+    WeightStyle style;
+    style.dtype = style.router_dtype = MOERT_DTYPE_BFLOAT16;
+    const RefLayer reference = RandomLayer(rng, Shape{}, MOERT_DTYPE_BFLOAT16, style);
     const auto use = [&] {
       void* before = nullptr;
       REQUIRE(Cuda().current(&before) == 0);
@@ -223,8 +225,6 @@ TEST_CASE("the current context is the caller's before and after every call") {
       {
         Device mine("cuda:0");
         same();
-        WeightStyle style;
-        style.dtype = style.router_dtype = MOERT_DTYPE_BFLOAT16;
         const Layer layer = MakeLayer(mine, reference, style);
         same();
         ForwardInput input;

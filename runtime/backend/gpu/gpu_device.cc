@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backend/gpu/gpu_stream.h"
+#include "backend/gpu/weight_loader.h"
 
 namespace moert {
 namespace {
@@ -103,6 +104,7 @@ GpuDevice::GpuDevice(const BackendContext& context, const GpuDriver& driver)
 
 GpuDevice::~GpuDevice() {
   if (gpu_context_ == nullptr) return;
+  staging_ = nullptr;
   {
     ContextScope scope(*this);
     for (void* block : status_blocks_) driver_.host_free(block);
@@ -323,6 +325,21 @@ void GpuDevice::ReturnStatusWord(moert_stream_status* word, bool reusable) {
   const std::lock_guard lock(mutex_);
   std::memset(word, 0, sizeof(*word));
   free_words_.push_back(word);
+}
+
+Owned<StagingBuffers> GpuDevice::TakeStaging() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (staging_ != nullptr) return std::move(staging_);
+  }
+  return MakeOwned<StagingBuffers>(allocator(), *this);
+}
+
+void GpuDevice::ReturnStaging(Owned<StagingBuffers> staging) const {
+  for (int i = 0; i < 2; ++i) staging->side(i).busy = false;
+  const std::lock_guard lock(mutex_);
+  // The larger set stays.
+  if (staging_ == nullptr || staging_->bytes() < staging->bytes()) std::swap(staging_, staging);
 }
 
 void GpuDevice::AddStream(GpuStream* stream) {

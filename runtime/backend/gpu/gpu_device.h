@@ -25,6 +25,7 @@ namespace moert {
 
 class GpuDevice;
 class GpuStream;
+class StagingBuffers;
 
 // The status for a driver's code; OK for 0. `what` names the call that failed.
 Status DriverStatus(const GpuDriver& driver, int code, const char* what);
@@ -124,6 +125,10 @@ class GpuDevice final : public BackendDevice {
   Status TakeStatusWord(moert_stream_status** out);
   void ReturnStatusWord(moert_stream_status* word, bool reusable);
 
+  // The buffers that weights pass through; new ones while others use the device's.
+  Owned<StagingBuffers> TakeStaging() const;
+  void ReturnStaging(Owned<StagingBuffers> staging) const;
+
   // Streams alive, so that a prepared object can wait for its uses.
   void AddStream(GpuStream* stream);
   void RemoveStream(GpuStream* stream);
@@ -150,6 +155,7 @@ class GpuDevice final : public BackendDevice {
   uint32_t shared_bytes_[kNumKernels] = {};
   mutable std::atomic<bool> lost_{false};
   mutable std::mutex mutex_;  // guards what follows
+  mutable Owned<StagingBuffers> staging_;
   std::pmr::vector<GpuStream*> streams_;
   std::pmr::vector<void*> status_blocks_;
   std::pmr::vector<moert_stream_status*> free_words_;

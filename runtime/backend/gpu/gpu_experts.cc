@@ -204,7 +204,9 @@ Status GpuExperts::Run(BackendStream& stream, const ExpertsCall& call) const {
 
 bool GpuExperts::FitsChoice(int64_t tokens) const {
   return tokens <= kChoiceTokens && tokens * spec_.routing.top_k <= MOERT_KERNEL_SMALL_SLOTS &&
-         spec_.routing.num_groups <= 1 && spec_.routing.num_experts <= kChoiceExperts;
+         spec_.routing.num_groups <= 1 && spec_.routing.num_experts <= kChoiceExperts &&
+         spec_.routing.score != MOERT_SCORE_SPARSEMIXER &&
+         spec_.routing.renormalize != MOERT_RENORMALIZE_P_NORM;
 }
 
 Status GpuExperts::Enqueue(GpuStream& stream, const ExpertsCall& call,

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kCopyUnit = uint64_t{1} << 20;
 // Below this, threads are not worth their start.
 constexpr uint64_t kParallelBytes = uint64_t{8} << 20;
-constexpr uint32_t kCopyThreads = 8;
+constexpr uint32_t kCopyThreads = 12;
 
 int64_t OuterStride(const WeightMatrix& source) {
   return std::max(source.out_stride, source.in_stride);
@@ -29,16 +29,45 @@ uint64_t SpanBytes(const WeightMatrix& source, int64_t outer, int64_t inner) {
 
 }  // namespace
 
-WeightLoader::~WeightLoader() {
-  if (stream_ == nullptr && sides_[0].host == nullptr) return;
+StagingBuffers::~StagingBuffers() { Clear(); }
+
+void StagingBuffers::Clear() {
   ContextScope scope(device_);
-  const GpuDriver& driver = device_.driver();
-  if (stream_ != nullptr) driver.stream_synchronize(stream_);
   for (Side& side : sides_) {
-    if (side.done != nullptr) driver.event_destroy(side.done);
     device_.FreeHost(side.host);
+    if (side.copied != nullptr) device_.driver().event_destroy(side.copied);
+    if (side.packed != nullptr) device_.driver().event_destroy(side.packed);
+    side = Side();
   }
-  if (stream_ != nullptr) driver.stream_destroy(stream_);
+  bytes_ = 0;
+}
+
+Status StagingBuffers::Grow(uint64_t bytes) {
+  const uint64_t wanted = std::min(AlignUp(bytes, 4096), kMaxBytes);
+  if (wanted <= bytes_) return Status();
+  Clear();
+  const auto make_event = [&](GpuEventHandle* event) {
+    return device_.Check(device_.driver().event_create(event, gpu::kEventNoTiming),
+                         "creating an event");
+  };
+  for (Side& side : sides_) {
+    MOERT_RETURN_IF_ERROR(device_.AllocateHost(wanted, &side.host));
+    MOERT_RETURN_IF_ERROR(GpuMemory::Allocate(device_, wanted, &side.device));
+    MOERT_RETURN_IF_ERROR(make_event(&side.copied));
+    MOERT_RETURN_IF_ERROR(make_event(&side.packed));
+  }
+  bytes_ = wanted;
+  return Status();
+}
+
+WeightLoader::~WeightLoader() {
+  ContextScope scope(device_);
+  for (GpuStreamHandle stream : {copy_stream_, pack_stream_}) {
+    if (stream == nullptr) continue;
+    device_.driver().stream_synchronize(stream);
+    device_.driver().stream_destroy(stream);
+  }
+  if (staging_ != nullptr) device_.ReturnStaging(std::move(staging_));
 }
 
 void WeightLoader::Add(const WeightMatrix& source, int64_t out, int64_t in,
@@ -54,19 +83,25 @@ Status WeightLoader::Run() {
   if (requests_.empty() && tables_.empty()) return Status();
   ContextScope scope(device_);
   MOERT_RETURN_IF_ERROR(scope.TakeStatus());
-  MOERT_RETURN_IF_ERROR(device_.Check(
-      device_.driver().stream_create(&stream_, gpu::kStreamNonBlocking), "creating a stream"));
+  for (GpuStreamHandle* stream : {&copy_stream_, &pack_stream_}) {
+    MOERT_RETURN_IF_ERROR(device_.Check(
+        device_.driver().stream_create(stream, gpu::kStreamNonBlocking), "creating a stream"));
+  }
   for (const Table& table : tables_) {
     MOERT_RETURN_IF_ERROR(
         device_.Check(device_.driver().copy_async(reinterpret_cast<GpuPointer>(table.destination),
                                                   reinterpret_cast<GpuPointer>(table.source),
-                                                  table.bytes, stream_),
+                                                  table.bytes, copy_stream_),
                       "copying weights"));
   }
   MOERT_RETURN_IF_ERROR(Classify());
   for (const Request& request : requests_) MOERT_RETURN_IF_ERROR(Load(request));
   MOERT_RETURN_IF_ERROR(Flush());
-  return device_.Check(device_.driver().stream_synchronize(stream_), "loading weights");
+  for (const GpuStreamHandle stream : {copy_stream_, pack_stream_}) {
+    MOERT_RETURN_IF_ERROR(
+        device_.Check(device_.driver().stream_synchronize(stream), "loading weights"));
+  }
+  return Status();
 }
 
 // Finds out which sources lie on the device, and makes staging for the others.
@@ -81,19 +116,13 @@ Status WeightLoader::Classify() {
                                     along_out ? request.in : request.out),
                           kAlignment);
   }
-  return host_bytes != 0 ? MakeStaging(host_bytes) : Status();
+  if (host_bytes == 0) return Status();
+  staging_ = device_.TakeStaging();
+  MOERT_RETURN_IF_ERROR(staging_->Grow(host_bytes));
+  return MakeThreads(host_bytes);
 }
 
-Status WeightLoader::MakeStaging(uint64_t bytes) {
-  staging_bytes_ = std::min(AlignUp(bytes, 4096), kMaxStaging);
-  const int num_sides = bytes <= kMaxStaging ? 1 : 2;
-  for (int i = 0; i < num_sides; ++i) {
-    Side& side = sides_[i];
-    MOERT_RETURN_IF_ERROR(device_.AllocateHost(staging_bytes_, &side.host));
-    MOERT_RETURN_IF_ERROR(GpuMemory::Allocate(device_, staging_bytes_, &side.device));
-    MOERT_RETURN_IF_ERROR(device_.Check(
-        device_.driver().event_create(&side.done, gpu::kEventNoTiming), "creating an event"));
-  }
+Status WeightLoader::MakeThreads(uint64_t bytes) {
   if (bytes < kParallelBytes) return Status();
   const BackendContext& context = device_.context();
   if (context.host_scheduler != nullptr && context.host_scheduler->parallel_for != nullptr) {
@@ -114,16 +143,16 @@ Status WeightLoader::Load(const Request& request) {
   const uint64_t first_bytes = SpanBytes(request.source, 1, inner);
   const uint64_t step_bytes =
       static_cast<uint64_t>(OuterStride(request.source) * ElementSize(request.source.dtype));
-  if (first_bytes > staging_bytes_) {
+  if (first_bytes > staging_->bytes()) {
     return Unsupported("a weight whose rows of %lld elements span more than %llu bytes",
                        static_cast<long long>(inner),
-                       static_cast<unsigned long long>(staging_bytes_));
+                       static_cast<unsigned long long>(staging_->bytes()));
   }
   for (int64_t first = 0; first < outer;) {
-    uint64_t room = staging_bytes_ - filled_;
+    uint64_t room = staging_->bytes() - filled_;
     if (room < first_bytes) {
       MOERT_RETURN_IF_ERROR(Flush());
-      room = staging_bytes_;
+      room = staging_->bytes();
     }
     const uint64_t more = step_bytes != 0 ? (room - first_bytes) / step_bytes : UINT64_MAX - 1;
     const int64_t count =
@@ -144,12 +173,12 @@ Status WeightLoader::LoadPart(const Request& request, bool along_out, int64_t fi
   for (uint64_t at = 0; at < bytes; at += kCopyUnit) {
     pieces_.push_back({data + at, filled_ + at, std::min(kCopyUnit, bytes - at)});
   }
-  filled_ = std::min(AlignUp(filled_ + bytes, kAlignment), staging_bytes_);
+  filled_ = std::min(AlignUp(filled_ + bytes, kAlignment), staging_->bytes());
   return Status();
 }
 
 void WeightLoader::FillHostBuffer() {
-  char* host = static_cast<char*>(sides_[side_].host);
+  char* host = static_cast<char*>(staging_->side(side_).host);
   const auto copy = [&](uint32_t i) {
     const Piece& piece = pieces_[i];
     std::memcpy(host + piece.offset, piece.source, piece.bytes);
@@ -162,29 +191,28 @@ void WeightLoader::FillHostBuffer() {
   }
 }
 
-// Copies and packs what the current buffer holds, and turns to the other one.
+// Copies and packs what the current buffer holds, and turns to the other one. Copies have a stream
+// of their own, so that the next one does not wait for packing.
 Status WeightLoader::Flush() {
   if (packs_.empty()) return Status();
   const GpuDriver& driver = device_.driver();
-  Side& side = sides_[side_];
-  if (side.busy) {
-    MOERT_RETURN_IF_ERROR(
-        device_.Check(driver.event_synchronize(side.done), "waiting for staged weights"));
-  }
+  StagingBuffers::Side& side = staging_->side(side_);
+  const auto check = [&](int code) { return device_.Check(code, "loading weights"); };
+  if (side.busy) MOERT_RETURN_IF_ERROR(check(driver.event_synchronize(side.packed)));
   FillHostBuffer();
   MOERT_RETURN_IF_ERROR(
-      device_.Check(driver.copy_async(reinterpret_cast<GpuPointer>(side.device.data()),
-                                      reinterpret_cast<GpuPointer>(side.host), filled_, stream_),
-                    "copying weights"));
+      check(driver.copy_async(reinterpret_cast<GpuPointer>(side.device.data()),
+                              reinterpret_cast<GpuPointer>(side.host), filled_, copy_stream_)));
+  MOERT_RETURN_IF_ERROR(check(driver.event_record(side.copied, copy_stream_)));
+  MOERT_RETURN_IF_ERROR(check(driver.stream_wait_event(pack_stream_, side.copied, 0)));
   for (const PendingPack& pack : packs_) {
     MOERT_RETURN_IF_ERROR(Pack(*pack.request,
                                static_cast<const char*>(side.device.data()) + pack.offset,
                                pack.along_out, pack.first, pack.count));
   }
-  MOERT_RETURN_IF_ERROR(
-      device_.Check(driver.event_record(side.done, stream_), "recording an event"));
+  MOERT_RETURN_IF_ERROR(check(driver.event_record(side.packed, pack_stream_)));
   side.busy = true;
-  if (sides_[1 - side_].host != nullptr) side_ = 1 - side_;
+  side_ = 1 - side_;
   packs_.clear();
   pieces_.clear();
   filled_ = 0;
@@ -219,7 +247,7 @@ Status WeightLoader::Pack(const Request& request, const void* source, bool along
   shape.block_y = 8;
   shape.grid_x =
       std::min<int64_t>(DivideUp(args.padded_out, 32) * DivideUp(args.padded_in, 32), 1 << 20);
-  return device_.Launch(Kernel::pack_weight, stream_, shape, &args);
+  return device_.Launch(Kernel::pack_weight, pack_stream_, shape, &args);
 }
 
 }  // namespace moert

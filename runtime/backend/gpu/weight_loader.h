@@ -25,6 +25,34 @@ struct PackTarget {
   const float* in_scale = nullptr;  // on the device: factors of the columns
 };
 
+// The two buffers and what goes with them. A device keeps one set, so that pinned memory is made
+// once.
+class StagingBuffers {
+ public:
+  struct Side {
+    void* host = nullptr;
+    GpuMemory device;
+    GpuEventHandle copied = nullptr, packed = nullptr;
+    bool busy = false;
+  };
+
+  explicit StagingBuffers(const GpuDevice& device) : device_(device) {}
+  ~StagingBuffers();
+  // Makes room for `bytes` bytes in all, or as much as is useful.
+  Status Grow(uint64_t bytes);
+  uint64_t bytes() const { return bytes_; }  // of a side
+  Side& side(int i) { return sides_[i]; }
+
+ private:
+  static constexpr uint64_t kMaxBytes = uint64_t{32} << 20;
+
+  void Clear();
+
+  const GpuDevice& device_;
+  Side sides_[2];
+  uint64_t bytes_ = 0;
+};
+
 class WeightLoader {
  public:
   explicit WeightLoader(const GpuDevice& device)
@@ -43,7 +71,6 @@ class WeightLoader {
   Status Run();
 
  private:
-  static constexpr uint64_t kMaxStaging = uint64_t{32} << 20;
   static constexpr uint64_t kAlignment = 16;
 
   struct Request {
@@ -70,15 +97,9 @@ class WeightLoader {
     bool along_out;
     int64_t first, count;
   };
-  struct Side {
-    void* host = nullptr;
-    GpuMemory device;
-    GpuEventHandle done = nullptr;
-    bool busy = false;
-  };
 
   Status Classify();
-  Status MakeStaging(uint64_t bytes);
+  Status MakeThreads(uint64_t bytes);
   Status Load(const Request& request);
   // Part [first, first + count) of the dimension with the larger stride, all of the other.
   Status LoadPart(const Request& request, bool along_out, int64_t first, int64_t count);
@@ -93,10 +114,9 @@ class WeightLoader {
   std::pmr::vector<Table> tables_;
   std::pmr::vector<PendingPack> packs_;
   Owned<Scheduler> scheduler_;
-  GpuStreamHandle stream_ = nullptr;
-  Side sides_[2];
+  GpuStreamHandle copy_stream_ = nullptr, pack_stream_ = nullptr;
+  Owned<StagingBuffers> staging_;  // the device's while this works
   int side_ = 0;
-  uint64_t staging_bytes_ = 0;
   uint64_t filled_ = 0;
 };
 
