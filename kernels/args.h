@@ -113,9 +113,10 @@ typedef struct moert_linear_kernel_args {
 /* fc2 of few tokens, summed over slots: y[t] = sum_s weight(t, s) * (W2 h[position(t, s)] + bias).
  */
 typedef struct moert_down_sum_kernel_args {
-  moert_linear_kernel_args linear; /* rows: h; position_scale set; out unused */
-  const int32_t* slot_of;          /* position -> slot */
+  moert_linear_kernel_args linear; /* rows: h; out and position_scale unused */
   const int32_t* position_of;      /* slot -> position, or -1 */
+  const float* weights;            /* [tokens, top_k], of slots; null: 1 */
+  int64_t weights_stride;
   int32_t tokens, top_k;
   int32_t splits; /* pieces of the depth */
   int32_t accumulate;

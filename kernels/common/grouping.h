@@ -63,6 +63,7 @@ __device__ __forceinline__ int ListTiles(const moert_group_kernel_args& args, in
   const int last = BlockScan(count, sums);
   const int num_tiles = (count + args.tile_positions - 1) / args.tile_positions;
   const int last_tile = BlockScan(num_tiles, sums);
+#pragma unroll 1
   for (int i = 0; i < num_tiles; ++i) {
     // Even tiles: a nearly empty last one would cost as much as a full one.
     const int begin = static_cast<int>(int64_t{count} * i / num_tiles);
@@ -256,23 +257,24 @@ extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
 }
 
 // Few tokens, few slots, no groups of experts: the choice and the sorting in one launch.
-#define MOERT_CHOOSE_AND_GROUP_KERNEL(EXPERTS)                                     \
-  extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)               \
-      moert_choose_and_group_##EXPERTS(                                            \
-          MOERT_GRID_CONSTANT moert_choose_and_group_kernel_args args) {           \
-    moert::BeginKernel();                                                          \
-    __shared__ int32_t ids[MOERT_KERNEL_SMALL_SLOTS];                              \
-    __shared__ float weights[MOERT_KERNEL_SMALL_SLOTS];                            \
-    constexpr int kPerLane = EXPERTS / moert::kWarp;                               \
-    constexpr int kWarps = moert::kGroupThreads / moert::kWarp;                    \
-    for (int t = threadIdx.x / moert::kWarp; t < args.top_k.tokens; t += kWarps) { \
-      moert::TopKToken<kPerLane, true>(args.top_k, t, ids + t * args.top_k.top_k,  \
-                                       weights + t * args.top_k.top_k, nullptr);   \
-    }                                                                              \
-    __syncthreads();                                                               \
-    const bool is_slot = threadIdx.x < args.group.slots;                           \
-    moert::GroupSmall(args.group, is_slot ? ids[threadIdx.x] : -1,                 \
-                      is_slot ? weights[threadIdx.x] : 0.0f);                      \
+#define MOERT_CHOOSE_AND_GROUP_KERNEL(EXPERTS)                                          \
+  extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)                    \
+      moert_choose_and_group_##EXPERTS(                                                 \
+          MOERT_GRID_CONSTANT moert_choose_and_group_kernel_args args) {                \
+    moert::BeginKernel();                                                               \
+    __shared__ int32_t ids[MOERT_KERNEL_SMALL_SLOTS];                                   \
+    __shared__ float weights[MOERT_KERNEL_SMALL_SLOTS];                                 \
+    constexpr int kPerLane = EXPERTS / moert::kWarp;                                    \
+    constexpr int kWarps = moert::kGroupThreads / moert::kWarp;                         \
+    _Pragma("unroll 1") for (int t = threadIdx.x / moert::kWarp; t < args.top_k.tokens; \
+                             t += kWarps) {                                             \
+      moert::TopKToken<kPerLane, true>(args.top_k, t, ids + t * args.top_k.top_k,       \
+                                       weights + t * args.top_k.top_k, nullptr);        \
+    }                                                                                   \
+    __syncthreads();                                                                    \
+    const bool is_slot = threadIdx.x < args.group.slots;                                \
+    moert::GroupSmall(args.group, is_slot ? ids[threadIdx.x] : -1,                      \
+                      is_slot ? weights[threadIdx.x] : 0.0f);                           \
   }
 MOERT_CHOOSE_AND_GROUP_KERNEL(128)
 MOERT_CHOOSE_AND_GROUP_KERNEL(256)

@@ -109,15 +109,19 @@ __device__ __forceinline__ void FinishWeights(const moert_top_k_kernel_args& arg
   const int lane = threadIdx.x % kWarp;
   if (args.score == kScoreSoftmaxTopK) {
     float largest = -INFINITY, sum = 0.0f;
+#pragma unroll 1
     for (int s = lane; s < args.top_k; s += kWarp) largest = fmaxf(largest, weights[s]);
     largest = WarpMax(largest);
+#pragma unroll 1
     for (int s = lane; s < args.top_k; s += kWarp) sum += expf(weights[s] - largest);
     sum = WarpSum(sum);
+#pragma unroll 1
     for (int s = lane; s < args.top_k; s += kWarp) weights[s] = expf(weights[s] - largest) / sum;
   }
   float divisor = 1.0f;
   if (args.renormalize != kRenormalizeNone) {
     divisor = 0.0f;
+#pragma unroll 1
     for (int s = lane; s < args.top_k; s += kWarp) {
       divisor += !kPlain && args.renormalize == kRenormalizePNorm
                      ? powf(fabsf(weights[s]), args.renormalize_value)
@@ -132,6 +136,7 @@ __device__ __forceinline__ void FinishWeights(const moert_top_k_kernel_args& arg
       divisor = powf(divisor, 1.0f / args.renormalize_value);
     }
   }
+#pragma unroll 1
   for (int s = lane; s < args.top_k; s += kWarp) {
     float weight = divisor == 0.0f ? 0.0f : weights[s] / divisor;
     weight *= args.routed_scaling_factor;
@@ -157,7 +162,7 @@ __device__ __forceinline__ void Scores(const moert_top_k_kernel_args& args,
     }
     sum = WarpSum(sum);
 #pragma unroll
-    for (int j = 0; j < kPerLane; ++j) scores[j] /= sum;
+    for (int j = 0; j < kPerLane; ++j) scores[j] *= 1.0f / sum;
   } else {
 #pragma unroll
     for (int j = 0; j < kPerLane; ++j) {
@@ -228,6 +233,7 @@ __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, i
   Keys<kPerLane, kPlain>(args, logits, scores, groups, keys);
 
   int first_pick = -1;
+#pragma unroll 1
   for (int s = 0; s < args.top_k; ++s) {
     uint32_t key = kTaken, index = 0xffffffffu;
 #pragma unroll
@@ -258,6 +264,7 @@ __device__ __forceinline__ void TopKToken(const moert_top_k_kernel_args& args, i
   }
   SyncWarp();
   FinishWeights<kPlain>(args, ids, weights);
+#pragma unroll 1
   for (int s = lane; s < args.top_k; s += kWarp) {
     args.ids[token * args.ids_stride + s] = ids[s];
     args.weights[token * args.weights_stride + s] = weights[s];

@@ -13,7 +13,7 @@
 
 namespace moert {
 
-constexpr int kStreamWarps = 8;
+constexpr int kStreamWarps = 4;
 constexpr int kStreamThreads = kStreamWarps * 32;
 constexpr int kDownWarps = 16;
 constexpr int kDownThreads = kDownWarps * 32;
@@ -134,12 +134,19 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
   __shared__ int positions[MOERT_KERNEL_SMALL_SLOTS];
   __shared__ float scales[MOERT_KERNEL_SMALL_SLOTS];
   const moert_linear_kernel_args& linear = args.linear;
-  // Read now, while the weights are on their way.
-  for (int i = threadIdx.x; i < args.tokens * args.top_k; i += kDownThreads) {
-    const int position = args.position_of[i];
-    positions[i] = position;
-    if (position >= 0) {
-      scales[i] = linear.position_scale != nullptr ? linear.position_scale[position] : 1.0f;
+  // Asked for now, needed after the products.
+  constexpr int kSlotsOfThread = MOERT_KERNEL_SMALL_SLOTS / kDownThreads;
+  int position_of[kSlotsOfThread];
+  float weight_of[kSlotsOfThread];
+#pragma unroll
+  for (int i = 0; i < kSlotsOfThread; ++i) {
+    const int slot = threadIdx.x + i * kDownThreads;
+    const bool valid = slot < args.tokens * args.top_k;
+    position_of[i] = valid ? args.position_of[slot] : -1;
+    weight_of[i] = 1.0f;
+    if (valid && args.weights != nullptr) {
+      const int token = slot / args.top_k;
+      weight_of[i] = args.weights[token * args.weights_stride + (slot - token * args.top_k)];
     }
   }
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -174,6 +181,11 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
         }
       }
     }
+  }
+#pragma unroll
+  for (int i = 0; i < kSlotsOfThread; ++i) {
+    positions[threadIdx.x + i * kDownThreads] = position_of[i];
+    scales[threadIdx.x + i * kDownThreads] = weight_of[i];
   }
   __syncthreads();
   for (int i = threadIdx.x; i < args.tokens * kUnitRows; i += kDownThreads) {

@@ -430,8 +430,10 @@ Status GpuExperts::SecondStreaming(const Job& job) const {
   args.linear.num_tiles = job.parts.num_tiles;
   args.linear.tile_positions = job.plan.tile_positions;
   args.linear.out_dtype = spec_.dtype;
-  if (!input_side()) args.linear.position_scale = job.parts.position_weight;
-  args.slot_of = job.parts.slot_of;
+  if (!input_side()) {
+    args.weights = static_cast<const float*>(job.call.weights.data);
+    args.weights_stride = job.call.weights.row_stride;
+  }
   args.position_of = job.parts.position_of;
   args.tokens = static_cast<int32_t>(job.plan.tokens);
   args.top_k = spec_.routing.top_k;
