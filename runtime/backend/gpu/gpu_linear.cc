@@ -342,6 +342,7 @@ Status LaunchLinear(const GpuDevice& device, GpuStreamHandle stream, LinearPath 
   const int32_t smallest = path == LinearPath::kTile ? 16 : 8;
   while (smallest << size < args.tile_positions) ++size;
   if (path == LinearPath::kStream) {
+    shape.block_x = 128;
     shape.grid_x = tiles * DivideUp(args.padded_outputs, gated ? kUnitRows / 2 : kUnitRows);
     const Kernel first =
         gated ? Kernel::linear_stream_gated_1_bf16 : Kernel::linear_stream_plain_1_bf16;
