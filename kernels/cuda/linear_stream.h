@@ -167,11 +167,13 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int steps = static_cast<int>((linear.depth + kStreamDepth - 1) / kStreamDepth);
   const int piece = (steps + args.splits - 1) / args.splits;
+  // Read beside the count rather than after it; behind the list there is more of the workspace.
+  moert_tile tile = linear.tiles[warp / args.splits];
   const int pieces = *linear.num_tiles * args.splits;
   const int64_t o0 = int64_t{blockIdx.x} * kUnitRows;
   for (int i = warp; i < pieces; i += kDownWarps) {
     const int split = i % args.splits;
-    const moert_tile tile = linear.tiles[i / args.splits];
+    if (i != warp) tile = linear.tiles[i / args.splits];
     const moert_weight_entry entry = linear.weights[tile.expert];
     float c[kTiles][4] = {};
     MultiplyUnit<T, kTiles, kTiles <= 2 ? 8 : 4>(
