@@ -108,9 +108,6 @@ typedef struct moert_linear_kernel_args {
   void* out;
   int64_t out_stride;
   int64_t padded_outputs; /* zeros are stored from outputs up to this */
-  /* What the next product reads of each expert, fetched into L2 by the way; null: nothing. */
-  const moert_weight_entry* next;
-  int64_t next_bytes;
 } moert_linear_kernel_args;
 
 /* fc2 of few tokens, summed over slots: y[t] = sum_s weight(t, s) * (W2 h[position(t, s)] + bias).

@@ -87,19 +87,6 @@ __device__ __forceinline__ void MultiplyUnit(const moert_linear_kernel_args& arg
   }
 }
 
-// Fetches one of `shares` shares of some memory into L2: the second product's weights, while the
-// first one's last loads leave the memory idle.
-__device__ __forceinline__ void PrefetchShare(const void* data, int64_t bytes, int share,
-                                              int shares) {
-  constexpr int kLine = 128;
-  const int64_t lines = bytes / kLine;
-#pragma unroll 1
-  for (int64_t i = int64_t{share} * kStreamThreads + threadIdx.x; i < lines;
-       i += int64_t{shares} * kStreamThreads) {
-    PrefetchLine(static_cast<const char*>(data) + i * kLine);
-  }
-}
-
 // One unit of one tile a block; the warps share the depth.
 template <class T, int kTiles, bool kGated>
 __device__ __forceinline__ void LinearStream(const moert_linear_kernel_args& args) {
@@ -111,12 +98,10 @@ __device__ __forceinline__ void LinearStream(const moert_linear_kernel_args& arg
   const int unit = blockIdx.x % units;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const moert_weight_entry entry = args.weights[tile.expert];
-  const void* next = args.next != nullptr ? args.next[tile.expert].value : nullptr;
   const int steps = static_cast<int>((args.depth + kStreamDepth - 1) / kStreamDepth);
   float c[kTiles][4] = {};
   MultiplyUnit<T, kTiles, 4>(args, FindUnit<T, kGated>(args, entry, unit), tile, warp, kStreamWarps,
                              steps, c);
-  if (next != nullptr) PrefetchShare(next, args.next_bytes, unit, units);
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
     parts[warp][j][lane] = make_float4(c[j][0], c[j][1], c[j][2], c[j][3]);

@@ -65,10 +65,6 @@ __device__ __forceinline__ uint4 LoadOnce(const void* global) {
   return v;
 }
 
-__device__ __forceinline__ void PrefetchLine(const void* global) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
-}
-
 }  // namespace moert
 
 #endif  // MOERT_KERNELS_CUDA_MMA_H_

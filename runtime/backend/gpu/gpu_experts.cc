@@ -20,7 +20,6 @@ constexpr int64_t kStreamMeanSlots = 16;  // an expert; above it tiles are full 
 constexpr int64_t kStreamDepth = 32;      // elements of a step, as in kernels/cuda/linear_stream.h
 constexpr int64_t kStepsOfSplit = 16;     // steps that are worth a piece of their own
 constexpr int64_t kUnitRows = 16;
-constexpr int64_t kPrefetchBytes = int64_t{32} << 20;  // that stay in L2 until they are read
 constexpr uint32_t kSlotSumBytes = 64 << 10;
 
 int64_t PadDepth(int64_t width) {
@@ -401,11 +400,6 @@ Status GpuExperts::First(const Job& job) const {
   args.out = job.parts.inner;
   args.out_dtype = spec_.dtype;
   args.out_stride = args.padded_outputs = PadDepth(spec_.intermediate);
-  if (job.plan.streams) {
-    const int64_t bytes = second_.contiguous_bytes();
-    if (bytes * job.plan.slots <= kPrefetchBytes)
-      args.next = second_.table(), args.next_bytes = bytes;
-  }
   return LaunchLinear(device_, job.stream, job.plan.first, args, job.plan.max_tiles);
 }
 

@@ -237,11 +237,6 @@ void LinearWeights::CheckAlignment(moert_dtype compute_dtype) {
   }
 }
 
-int64_t LinearWeights::contiguous_bytes() const {
-  if (in_stride_ != 1 || row_stride_ < depth_) return 0;
-  return ((outputs_ - 1) * row_stride_ + depth_) * ElementSize(dtype_);
-}
-
 void LinearWeights::Describe(moert_linear_kernel_args* args) const {
   args->weights = static_cast<const moert_weight_entry*>(table_.data());
   args->outputs = outputs_;

@@ -45,11 +45,6 @@ class LinearWeights {
   bool gated() const { return gated_; }
 
   const void* first_value() const { return entries_[0].value; }
-  const moert_weight_entry* table() const {
-    return static_cast<const moert_weight_entry*>(table_.data());
-  }
-  // Bytes of an entry that lie behind its value, of weights without a pair.
-  int64_t contiguous_bytes() const;
 
   // The fields of a kernel's arguments that describe the weights.
   void Describe(moert_linear_kernel_args* args) const;
