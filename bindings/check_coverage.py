@@ -26,7 +26,7 @@ def used(symbols):
     """For each language the symbols that its own code names."""
     rust = words((BINDINGS / "rust/moert/src").glob("*.rs"))
     go = words(p for p in (BINDINGS / "go").glob("*.go") if not p.name.endswith("_test.go"))
-    csharp = words((BINDINGS / "csharp").glob("*.cs"))
+    csharp = words((BINDINGS / "csharp/Moert").glob("*.cs"))
     # What the small functions of moert_csharp.i call.
     wrapper = (BINDINGS / "csharp/native/moert_csharp.c").read_text(encoding="utf-8")
     for name, body in re.findall(r"^static void (moert_\w+)\(.*?\) \{(.*?)\}$", wrapper, re.S | re.M):
@@ -56,7 +56,7 @@ def left_out():
 
 
 def made_up_names():
-    for path in [*(BINDINGS / "go").glob("*.go"), *(BINDINGS / "csharp").rglob("*.cs")]:
+    for path in [*(BINDINGS / "go").glob("*.go"), *(BINDINGS / "csharp/Moert").rglob("*.cs")]:
         if re.search(r"SWIGTYPE|_SS_", path.read_text(encoding="utf-8")):
             yield path.relative_to(BINDINGS)
 

@@ -27,7 +27,7 @@ pub const MOERT_STATUS_OUT_OF_MEMORY: moert_status = 4;
 pub const MOERT_STATUS_NOT_FOUND: moert_status = 5;
 /// The system refused a read or write; native_code is errno.
 pub const MOERT_STATUS_IO_ERROR: moert_status = 6;
-/// Bytes break their format; native_code is a moert_corruption.
+/// Bytes break their format: see moert_corruption.
 pub const MOERT_STATUS_CORRUPT_DATA: moert_status = 7;
 /// A file is not the one that was packed.
 pub const MOERT_STATUS_FILE_CHANGED: moert_status = 8;
@@ -86,7 +86,7 @@ pub const MOERT_CORRUPTION_PATH: moert_corruption = 17;
 /// Contents do not match the recorded hash.
 pub const MOERT_CORRUPTION_HASH: moert_corruption = 18;
 
-/// Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16; others are stored or indices.
+/// Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for storage.
 pub type moert_dtype = i32;
 pub const MOERT_DTYPE_NONE: moert_dtype = 0;
 pub const MOERT_DTYPE_FLOAT32: moert_dtype = 1;
@@ -177,9 +177,10 @@ pub const MOERT_ACTIVATION_KIND_RELU2: moert_activation_kind = 3;
 /// act(up x) instead of act(gate x) * up x; no gate weight.
 pub const MOERT_ACTIVATION_FLAG_UNGATED: u32 = 1;
 
-/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L latent;
-/// D is L with a latent, else H. Shapes are given as [rows, cols] for MOERT_ORIENTATION_OUT_IN; a
-/// vector is one row. "Each expert" roles are stacked or one pointer an expert.
+/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L
+/// latent; D is L with a latent, else H. Shapes are given as [rows, cols] for
+/// MOERT_ORIENTATION_OUT_IN; a vector is one row. "Each expert" roles are stacked or one pointer an
+/// expert.
 pub type moert_role = i32;
 pub const MOERT_ROLE_NONE: moert_role = 0;
 /// [E, H].
@@ -455,9 +456,9 @@ impl Default for moert_log_sink {
     }
 }
 
-/// The host's threads, for CPU work. Without a scheduler each CPU device has a small pool of its own.
-/// `parallel_for` is entered from the calling thread of a moert call or from a submitted task; it may
-/// be entered concurrently, and must not need a free worker to make progress.
+/// The host's threads, for CPU work. Without a scheduler each CPU device has a small pool of its
+/// own. `parallel_for` is entered from the calling thread of a moert call or from a submitted task;
+/// it may be entered concurrently, and must not need a free worker to make progress.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct moert_scheduler {
@@ -548,7 +549,7 @@ pub struct moert_device_desc {
     /// GPU: a kernel file in memory, read during the call only.
     pub kernel_data: *const c_void,
     pub kernel_size: u64,
-    /// CPU without a host scheduler: threads, the caller's included; 0: all.
+    /// CPU, no host scheduler: threads, the caller's included; 0: all.
     pub cpu_threads: u32,
     pub reserved: u32,
 }
@@ -582,9 +583,9 @@ impl Default for moert_stream_desc {
     }
 }
 
-/// How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come before
-/// NaN and NaN before experts of excluded groups; ids of a row are distinct and in range. Without a
-/// selection bias the choice is made on logits. A sum of zero renormalises to zeros.
+/// How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come
+/// before NaN and NaN before experts of excluded groups; ids of a row are distinct and in range.
+/// Without a selection bias the choice is made on logits. A sum of zero renormalises to zeros.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct moert_routing {
@@ -653,9 +654,9 @@ impl Default for moert_activation {
 }
 
 /// One weight of a layer. For an "each expert" role either `experts` holds one pointer per local
-/// expert, or `data` is the first local expert's matrix and the next follows `expert_stride` elements
-/// later. Expert weights are widened to the layer's dtype, never narrowed; router weights, biases and
-/// scales may be of any of the three compute dtypes.
+/// expert, or `data` is the first local expert's matrix and the next follows `expert_stride`
+/// elements later. Expert weights are widened to the layer's dtype, never narrowed; router weights,
+/// biases and scales may be of any of the three compute dtypes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct moert_weight {
@@ -778,7 +779,7 @@ pub struct moert_manifest_desc {
     pub size: u64,
     /// Folder of the files; NULL: the manifest's own.
     pub base_dir: *const c_char,
-    /// NULL: the file system. With it, `path` too is opened by it.
+    /// Opens these files and `path`; NULL: the file system.
     pub files: *const moert_file_source,
 }
 
@@ -1394,8 +1395,8 @@ extern "C" {
         out: *mut *mut moert_stream,
         error: *mut moert_error,
     ) -> moert_status;
-    /// Wraps a CUstream or hipStream_t of the device's primary context, which stays the caller's and must
-    /// outlive the handle. A stream of another context, or a CPU device, is refused.
+    /// Wraps a CUstream or hipStream_t of the device's primary context, which stays the caller's and
+    /// must outlive the handle. A stream of another context, or a CPU device, is refused.
     /// Since 0.1.
     pub fn moert_stream_import(
         device: *mut moert_device,
@@ -1459,8 +1460,8 @@ extern "C" {
         event: *const moert_event,
         error: *mut moert_error,
     ) -> moert_status;
-    /// Writes a manifest for a Hugging Face checkpoint. No weight is copied. The file appears whole or not
-    /// at all.
+    /// Writes a manifest for a Hugging Face checkpoint. No weight is copied. The file appears whole or
+    /// not at all.
     /// `result`: May be NULL.
     /// Errors: NOT_FOUND (folder, config, shard, tensor, or an unknown model_type: the message lists the
     /// known ones), CORRUPT_DATA, IO_ERROR, UNSUPPORTED, CALLBACK_FAILED.
@@ -1570,10 +1571,9 @@ extern "C" {
         error: *mut moert_error,
     ) -> moert_status;
     /// Makes a layer. Weights are copied unless flags say otherwise; they may lie in host memory or in
-    /// the device's. A layer without a router weight runs with caller-given routing only. Slots routed to
-    /// experts that are not held add nothing.
-    /// Errors: INVALID_ARGUMENT (shapes, roles, values), UNSUPPORTED (this device cannot run it),
-    /// OUT_OF_MEMORY.
+    /// the device's. A layer without a router weight runs with caller-given routing only. Slots routed
+    /// to experts that are not held add nothing. Errors: INVALID_ARGUMENT (shapes, roles, values),
+    /// UNSUPPORTED (this device cannot run it), OUT_OF_MEMORY.
     /// Since 0.1.
     pub fn moert_layer_create(
         device: *mut moert_device,
@@ -1610,8 +1610,8 @@ extern "C" {
         out: *mut moert_matrix,
         error: *mut moert_error,
     ) -> moert_status;
-    /// Scratch that a forward call with these arguments needs. Reads shapes, flags and which matrices are
-    /// present, never `data`. Grows with T.
+    /// Scratch that a forward call with these arguments needs. Reads shapes, flags and which matrices
+    /// are present, never `data`. Grows with T.
     /// Since 0.1.
     pub fn moert_layer_workspace_size(
         layer: *const moert_layer,

@@ -20,7 +20,7 @@ pub enum Status {
     NotFound = sys::MOERT_STATUS_NOT_FOUND,
     /// The system refused a read or write; native_code is errno.
     IoError = sys::MOERT_STATUS_IO_ERROR,
-    /// Bytes break their format; native_code is a moert_corruption.
+    /// Bytes break their format: see moert_corruption.
     CorruptData = sys::MOERT_STATUS_CORRUPT_DATA,
     /// A file is not the one that was packed.
     FileChanged = sys::MOERT_STATUS_FILE_CHANGED,
@@ -160,7 +160,7 @@ impl Default for Corruption {
     }
 }
 
-/// Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16; others are stored or indices.
+/// Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[non_exhaustive]
@@ -481,9 +481,10 @@ impl Default for ActivationKind {
     }
 }
 
-/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L latent;
-/// D is L with a latent, else H. Shapes are given as [rows, cols] for MOERT_ORIENTATION_OUT_IN; a
-/// vector is one row. "Each expert" roles are stacked or one pointer an expert.
+/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L
+/// latent; D is L with a latent, else H. Shapes are given as [rows, cols] for
+/// MOERT_ORIENTATION_OUT_IN; a vector is one row. "Each expert" roles are stacked or one pointer an
+/// expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[non_exhaustive]
