@@ -74,7 +74,8 @@ def generate(root):
          "-o", root / "csharp/native/moert_csharp.c")
     run("gofmt", "-w", *(root / n for n in (*FILES, *GO) if n.endswith(".go")))
     config = BINDINGS / "rust/rustfmt.toml"
-    run("rustfmt", "--edition", "2021", "--config-path", config, *(root / n for n in FILES if n.endswith(".rs")))
+    rust_files = [root / n for n in FILES if n.endswith(".rs")]
+    run("rustfmt", "--edition", "2021", "--config-path", config, *rust_files)
 
 
 def differences(root):
@@ -82,7 +83,7 @@ def differences(root):
         old, new = BINDINGS / name, root / name
         old_lines = old.read_text(encoding="utf-8").splitlines() if old.exists() else []
         new_lines = new.read_text(encoding="utf-8").splitlines()
-        yield from difflib.unified_diff(old_lines, new_lines, name, name + " (generated)", lineterm="")
+        yield from difflib.unified_diff(old_lines, new_lines, name, "generated", lineterm="")
 
 
 def main():

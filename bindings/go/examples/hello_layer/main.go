@@ -20,11 +20,14 @@ func main() {
 	for i := range w {
 		w[i] = float32(i*37%101)/101 - 0.5
 	}
-	device := try(try(moert.NewRuntime(moert.RuntimeConfig{})).OpenDevice("best", moert.DeviceConfig{}))
+	device := try(try(moert.NewRuntime(moert.RuntimeConfig{})).OpenDevice("best",
+		moert.DeviceConfig{}))
 	layer := try(device.NewLayer(moert.LayerConfig{Hidden: 8, Intermediate: 16,
 		Routing: moert.Routing{NumExperts: 4, TopK: 2}, Weights: []moert.Weight{
-			moert.NewWeight(moert.RoleRouter, w[:4*8], 4, 8), moert.NewWeight(moert.RoleExpertGate, w, 16, 8),
-			moert.NewWeight(moert.RoleExpertUp, w, 16, 8), moert.NewWeight(moert.RoleExpertDown, w, 8, 16)}}))
+			moert.NewWeight(moert.RoleRouter, w[:4*8], 4, 8),
+			moert.NewWeight(moert.RoleExpertGate, w, 16, 8),
+			moert.NewWeight(moert.RoleExpertUp, w, 16, 8),
+			moert.NewWeight(moert.RoleExpertDown, w, 8, 16)}}))
 	y, ids := make([]float32, 3*8), make([]int32, 3*2)
 	try(0, layer.Forward(try(device.NewStream(moert.StreamConfig{})), moert.ForwardArgs{
 		X: moert.MatrixOf(w[:3*8]), Y: moert.MatrixOf(y), IDs: moert.MatrixOf(ids)}))

@@ -185,7 +185,8 @@ impl Manifest {
         })
     }
 
-    /// As [`Manifest::verify`]; `f` hears bytes done and in all, and false or a panic stops the call.
+    /// As [`Manifest::verify`]; `f` hears bytes done and in all, and false or a panic stops the
+    /// call.
     pub fn verify_with(&self, mut f: impl FnMut(u64, u64) -> bool + Send) -> Result<()> {
         let mut progress: &mut Progress<'_> = &mut f;
         let user_data = (&mut progress as *mut &mut Progress<'_>).cast();
