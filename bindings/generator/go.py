@@ -62,7 +62,8 @@ def sizes(library):
         if s.name + "_init" in inits and s.fields[0].name == "struct_size":
             name = name_of(s.short_name)
             init = f"Moert{pascal(s.short_name)}Init"
-            yield (f"\t{{\n\t\tvar v {name}\n\t\t{init}(unsafe.Pointer(&v))\n\t\tsizes[\"{s.name}\"] = "
+            yield f"\t{{\n\t\tvar v {name}\n\t\t{init}(unsafe.Pointer(&v))\n"
+            yield (f"\t\tsizes[\"{s.name}\"] = "
                    "[2]uint32{uint32(unsafe.Sizeof(v)), v.StructSize}\n\t}\n")
     yield "\treturn sizes\n}\n"
 

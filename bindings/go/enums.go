@@ -85,8 +85,7 @@ const (
 	CorruptionHash Corruption = 18
 )
 
-// Dtype: Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for
-// storage.
+// Dtype: Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for storage.
 type Dtype int32
 
 // The values of Dtype.

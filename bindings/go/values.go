@@ -40,10 +40,9 @@ func newDeviceInfo(raw *capi.DeviceInfo) DeviceInfo {
 	}
 }
 
-// Routing: How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too)
-// come before NaN and NaN before experts of excluded groups; ids of a row are distinct and in
-// range. Without a selection bias the choice is made on logits. A sum of zero renormalises to
-// zeros.
+// Routing: How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come
+// before NaN and NaN before experts of excluded groups; ids of a row are distinct and in range.
+// Without a selection bias the choice is made on logits. A sum of zero renormalises to zeros.
 type Routing struct {
 	// The router's input is RMS-normalised, no weight.
 	RMSNormInput bool
@@ -116,8 +115,8 @@ func (v *Routing) raw() capi.Routing {
 	return raw
 }
 
-// Activation: act(g, u) = f(min(g, limit)) * (clamp(u, -limit, limit) + up_offset), or f(u) when
-// ungated (limit and up_offset are refused then).
+// Activation: act(g, u) = f(min(g, limit)) * (clamp(u, -limit, limit) + up_offset), or f(u) when ungated
+// (limit and up_offset are refused then).
 type Activation struct {
 	// act(up x) instead of act(gate x) * up x; no gate weight.
 	Ungated bool
