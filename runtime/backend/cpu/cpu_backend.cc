@@ -36,9 +36,11 @@ void ForEachLevel(const F& f) {
   const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
   f(Level{&kKernelsAvx2, avx2});
-  f(Level{&kKernelsAvx512,
-          avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")});
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
+  f(Level{&kKernelsAvx512, avx512});
+  f(Level{&kKernelsAvx512Bf16, avx512 && __builtin_cpu_supports("avx512bf16")});
 #endif
 }
 
