@@ -10,6 +10,11 @@ SCALARS = {"char": "c_char", "void": "c_void", "float": "f32", "double": "f64", 
 
 
 def docs(lines, indent=""):
+    """Doc comments; brackets outside of code are no links."""
+    text = "\n".join(lines)
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([\[\]])", r"\\\1", part) for part in parts[::2]]
+    lines = "`".join(parts).split("\n") if text else []
     return "".join(f"{indent}/// {line}".rstrip() + "\n" for line in lines)
 
 

@@ -226,7 +226,8 @@ impl Manifest {
         Ok(out)
     }
 
-    /// The bytes of a tensor where they lie, possibly unaligned.
+    /// The bytes of a tensor where they lie, possibly unaligned. While they are mapped, nobody may
+    /// change the file; [`ManifestConfig::read`] is for where that can happen.
     pub fn tensor_data(&self, index: u64) -> Result<&[u8]> {
         let bytes = self.tensor(index)?.bytes;
         let mut out = ptr::null();
