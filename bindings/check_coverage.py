@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails unless every exported function is used by the own API of each language or is in left_out.txt
-for it, and unless that list is exact. Also fails if a name that SWIG made up is public.
+"""Fails unless every exported function is used by the own API of each language or is in
+left_out.txt for it, and unless that list is exact; or if a name that SWIG made up is public.
 
     check_coverage.py tests/abi/symbols.txt
 """
@@ -26,10 +26,11 @@ def used(symbols):
     """For each language the symbols that its own code names."""
     rust = words((BINDINGS / "rust/moert/src").glob("*.rs"))
     go = words(p for p in (BINDINGS / "go").glob("*.go") if not p.name.endswith("_test.go"))
-    csharp = words((BINDINGS / "csharp").glob("*.cs"))
+    csharp = words((BINDINGS / "csharp/Moert").glob("*.cs"))
     # What the small functions of moert_csharp.i call.
     wrapper = (BINDINGS / "csharp/native/moert_csharp.c").read_text(encoding="utf-8")
-    for name, body in re.findall(r"^static void (moert_\w+)\(.*?\) \{(.*?)\}$", wrapper, re.S | re.M):
+    functions = r"^static void (moert_\w+)\(.*?\) \{(.*?)\}$"
+    for name, body in re.findall(functions, wrapper, re.S | re.M):
         if name in csharp:
             csharp |= set(re.findall(r"\w+", body))
     return {
@@ -56,7 +57,7 @@ def left_out():
 
 
 def made_up_names():
-    for path in [*(BINDINGS / "go").glob("*.go"), *(BINDINGS / "csharp").rglob("*.cs")]:
+    for path in [*(BINDINGS / "go").glob("*.go"), *(BINDINGS / "csharp/Moert").rglob("*.cs")]:
         if re.search(r"SWIGTYPE|_SS_", path.read_text(encoding="utf-8")):
             yield path.relative_to(BINDINGS)
 
@@ -66,12 +67,11 @@ def main():
     symbols = {line.split()[0] for line in lines if line.startswith("moert_")}
     uses, excuses, problems = used(symbols), left_out(), []
     for language in LANGUAGES:
-        missing = symbols - uses[language] - excuses[language]
-        problems += [f"{language}: {s} is neither used nor in left_out.txt" for s in sorted(missing)]
-        stale = excuses[language] & uses[language]
-        problems += [f"{language}: {s} is in left_out.txt but used" for s in sorted(stale)]
-        unknown = excuses[language] - symbols
-        problems += [f"{language}: {s} is in left_out.txt but not exported" for s in sorted(unknown)]
+        use, excuse = uses[language], excuses[language]
+        for wrong, what in ((symbols - use - excuse, "is neither used nor in left_out.txt"),
+                            (excuse & use, "is in left_out.txt but used"),
+                            (excuse - symbols, "is in left_out.txt but not exported")):
+            problems += [f"{language}: {symbol} {what}" for symbol in sorted(wrong)]
     problems += [f"{path}: a name that SWIG made up" for path in made_up_names()]
     print("\n".join(problems) or f"{len(symbols)} functions: used, or left out with a reason")
     sys.exit(1 if problems else 0)

@@ -32,14 +32,14 @@ FILES = {
     "go/internal/capi/types.go": go.types,
     "go/enums.go": go.enums,
     "go/values.go": go.values,
-    "csharp/Generated/Structs.cs": csharp.structs,
-    "csharp/Generated/Enums.cs": csharp.enums,
-    "csharp/Generated/Values.cs": csharp.values,
+    "csharp/Moert/Generated/Structs.cs": csharp.structs,
+    "csharp/Moert/Generated/Enums.cs": csharp.enums,
+    "csharp/Moert/Generated/Values.cs": csharp.values,
 }
 # What SWIG writes.
 GO = ("go/internal/capi/capi.go", "go/internal/capi/capi_wrap.c")
-CSHARP = ("csharp/Generated/MoertNative.cs", "csharp/Generated/MoertNativePINVOKE.cs",
-          "csharp/native/moert_csharp.c")
+CSHARP = ("csharp/Moert/Generated/MoertNative.cs",
+          "csharp/Moert/Generated/MoertNativePINVOKE.cs", "csharp/native/moert_csharp.c")
 
 
 def run(*command):
@@ -66,14 +66,16 @@ def generate(root):
     go_dir = root / "go/internal/capi"
     swig("-go", "-cgo", "-intgosize", "64", "-package", "capi", "-module", "capi",
          "-outdir", go_dir, "-o", go_dir / "capi_wrap.c")
-    cs_dir = root / "csharp/Generated"
+    cs_dir = root / "csharp/Moert/Generated"
     # 314: a parameter called `out` is renamed. The helpers left out keep global state.
     swig("-csharp", "-w314", "-DSWIG_CSHARP_NO_EXCEPTION_HELPER", "-DSWIG_CSHARP_NO_STRING_HELPER",
-         "-DSWIG_CSHARP_NO_IMCLASS_STATIC_CONSTRUCTOR", "-module", "MoertNative", "-namespace", "Moert", "-dllimport", "moert_csharp",
-         "-outdir", cs_dir, "-o", root / "csharp/native/moert_csharp.c")
+         "-DSWIG_CSHARP_NO_IMCLASS_STATIC_CONSTRUCTOR", "-module", "MoertNative",
+         "-namespace", "Moert", "-dllimport", "moert_csharp", "-outdir", cs_dir,
+         "-o", root / "csharp/native/moert_csharp.c")
     run("gofmt", "-w", *(root / n for n in (*FILES, *GO) if n.endswith(".go")))
     config = BINDINGS / "rust/rustfmt.toml"
-    run("rustfmt", "--edition", "2021", "--config-path", config, *(root / n for n in FILES if n.endswith(".rs")))
+    rust_files = [root / n for n in FILES if n.endswith(".rs")]
+    run("rustfmt", "--edition", "2021", "--config-path", config, *rust_files)
 
 
 def differences(root):
@@ -81,7 +83,7 @@ def differences(root):
         old, new = BINDINGS / name, root / name
         old_lines = old.read_text(encoding="utf-8").splitlines() if old.exists() else []
         new_lines = new.read_text(encoding="utf-8").splitlines()
-        yield from difflib.unified_diff(old_lines, new_lines, name, name + " (generated)", lineterm="")
+        yield from difflib.unified_diff(old_lines, new_lines, name, "generated", lineterm="")
 
 
 def main():

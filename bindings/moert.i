@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// The one SWIG interface of the bindings; generate.py runs SWIG on it once a language. Go and C# get
-// flat functions over addresses, hidden behind hand-written packages. MOERT_TREE asks for the parse
-// tree alone, from which generator/ writes the rest.
+// SPDX-License-Identifier: Apache-2.0 The one SWIG interface of the bindings; generate.py runs SWIG
+// on it once a language. Go and C# get flat functions over addresses, hidden behind hand-written
+// packages. MOERT_TREE asks for the parse tree alone, from which generator/ writes the rest.
 %module moert
 %{
 #include "moert/moert.h"

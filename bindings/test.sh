@@ -4,7 +4,7 @@
 # "@passed N" and "@failed N".
 set -e
 cd "$(dirname "$0")/.."
-cmake -S . -B build/bindings -DMOERT_BUILD_BINDINGS=ON -DMOERT_BUILD_EXAMPLES=OFF
+cmake -S . -B build/bindings -G Ninja -DMOERT_BUILD_BINDINGS=ON -DMOERT_BUILD_EXAMPLES=OFF
 cmake --build build/bindings -j "$(nproc)"
 log=build/bindings/ctest.log
 status=0

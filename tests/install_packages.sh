@@ -6,8 +6,10 @@ set -euo pipefail
 
 build=(cmake make g++ libflatbuffers-dev flatbuffers-compiler nlohmann-json3-dev libxxhash-dev
        libcli11-dev)
-test=(ninja-build doctest-dev clang clang-format libclang-rt-14-dev pkg-config python3 luajit)
-bindings=(swig golang-go mono-mcs mono-runtime cargo rustc python3)
+test=(ninja-build doctest-dev clang clang-format libclang-rt-14-dev pkg-config python3 luajit
+      godot3-server)
+bindings=(swig golang-go mono-mcs mono-runtime cargo rustc rust-clippy rustfmt valgrind libc6-dbg
+          ninja-build python3)
 
 wanted=()
 for group in "$@"; do

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes Go: the C ABI's structs and numbers for internal/capi; enums and plain values for moert."""
+"""Writes Go: the C ABI's structs and numbers for capi; enums and plain values for moert."""
 from rust import readable
 from tree import SETTINGS, VALUES, Array, Function, Pointer, pascal, value_fields
 
@@ -55,14 +55,16 @@ def types(library):
 
 
 def sizes(library):
-    yield "\n// StructSizes gives, by the C name, the size here and the size that the library sets.\n"
+    yield "\n// StructSizes gives by the C name the size here and the one that the library sets.\n"
     yield "func StructSizes() map[string][2]uint32 {\n\tsizes := map[string][2]uint32{}\n"
     inits = {f.name for f in library.functions}
     for s in library.structs:
         if s.name + "_init" in inits and s.fields[0].name == "struct_size":
             name = name_of(s.short_name)
-            yield (f"\t{{\n\t\tvar v {name}\n\t\tMoert{pascal(s.short_name)}Init(unsafe.Pointer(&v))\n"
-                   f"\t\tsizes[\"{s.name}\"] = [2]uint32{{uint32(unsafe.Sizeof(v)), v.StructSize}}\n\t}}\n")
+            init = f"Moert{pascal(s.short_name)}Init"
+            yield f"\t{{\n\t\tvar v {name}\n\t\t{init}(unsafe.Pointer(&v))\n"
+            yield (f"\t\tsizes[\"{s.name}\"] = "
+                   "[2]uint32{uint32(unsafe.Sizeof(v)), v.StructSize}\n\t}\n")
     yield "\treturn sizes\n}\n"
 
 
@@ -91,7 +93,8 @@ def values(library):
 
 
 def value_type(library, field):
-    return {"flag": "bool", "bool": "bool", "text": "string", "string": "string"}.get(field.kind) or {
+    simple = {"flag": "bool", "bool": "bool", "text": "string", "string": "string"}
+    return simple.get(field.kind) or {
         "enum": lambda: name_of(field.extra.name),
         "number": lambda: raw(library, field.type),
         "numbers": lambda: raw(library, field.type),
@@ -109,7 +112,8 @@ def from_raw(library, field):
         "enum": lambda: f"{name_of(field.extra.name)}({access})",
         "text": lambda: f"capi.ArrayString({access}[:])",
         "string": lambda: f"capi.String({access})",
-        "list": lambda: f"capi.List[{SCALARS[field.type.to.name]}]({access}, uint64(raw.{name_of(field.extra)}))",
+        "list": lambda: (f"capi.List[{SCALARS[field.type.to.name]}]"
+                         f"({access}, uint64(raw.{name_of(field.extra)}))"),
     }[field.kind]()
 
 
@@ -117,7 +121,8 @@ def value(library, s):
     name, fields = name_of(s.short_name), list(value_fields(library, s))
     yield f"\n{docs(s.doc, name)}type {name} struct {{\n"
     for f in fields:
-        yield f"{docs(f.doc or [readable(f.name)], None, chr(9))}\t{name_of(f.name)} {value_type(library, f)}\n"
+        yield docs(f.doc or [readable(f.name)], None, "\t")
+        yield f"\t{name_of(f.name)} {value_type(library, f)}\n"
     variable = "new" + name
     yield f"}}\n\nfunc {variable}(raw *capi.{name}) {name} {{\n\treturn {name}{{\n"
     for f in fields:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes Rust: the whole C ABI for the crate moert-sys; enums and plain values for the crate moert."""
+"""Writes Rust: the whole C ABI for the crate moert-sys; enums and plain values for moert."""
 import re
 
 from tree import SETTINGS, VALUES, Array, Function, Pointer, Scalar, pascal, value_fields
@@ -10,6 +10,11 @@ SCALARS = {"char": "c_char", "void": "c_void", "float": "f32", "double": "f64", 
 
 
 def docs(lines, indent=""):
+    """Doc comments; brackets outside of code are no links."""
+    text = "\n".join(lines)
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([\[\]])", r"\\\1", part) for part in parts[::2]]
+    lines = "`".join(parts).split("\n") if text else []
     return "".join(f"{indent}/// {line}".rstrip() + "\n" for line in lines)
 
 
@@ -87,7 +92,8 @@ def layout_test(library):
         if s.name + "_init" in inits and s.fields[0].name == "struct_size":
             yield (f"        let mut value = {s.name} {{ struct_size: 0, ..Default::default() }};\n"
                    f"        unsafe {{ {s.name}_init(&mut value) }};\n"
-                   f"        assert_eq!(value.struct_size as usize, std::mem::size_of::<{s.name}>());\n")
+                   "        assert_eq!(value.struct_size as usize, "
+                   f"std::mem::size_of::<{s.name}>());\n")
     yield "    }\n}\n"
 
 
@@ -116,22 +122,24 @@ def enum(e):
         variant = pascal(item.name[len(e.item_prefix):])
         yield f"            sys::{item.name} => Self::{variant},\n"
     yield "            _ => return None,\n        })\n    }\n\n"
-    yield ("    /// The value of the C ABI.\n    pub fn to_raw(self) -> i32 {\n        self as i32\n"
-           "    }\n}\n")
+    yield "    /// The value of the C ABI.\n    pub fn to_raw(self) -> i32 {\n"
+    yield "        self as i32\n    }\n}\n"
     if zero := next((i for i in e.items if i.value == 0), None):
         yield (f"\nimpl Default for {name} {{\n    fn default() -> Self {{\n"
                f"        Self::{pascal(zero.name[len(e.item_prefix):])}\n    }}\n}}\n")
 
 
 def values(library):
-    yield HEADER + "use crate::error::{known, Result};\nuse crate::text;\nuse crate::{enums::*, sys};\n"
+    yield HEADER + "use crate::error::{known, Result};\n"
+    yield "use crate::text;\nuse crate::{enums::*, sys};\n"
     for s in library.structs:
         if s.short_name in VALUES:
             yield from value(library, s)
 
 
 def value_type(field):
-    return {"flag": "bool", "bool": "bool", "text": "String", "string": "String"}.get(field.kind) or {
+    simple = {"flag": "bool", "bool": "bool", "text": "String", "string": "String"}
+    return simple.get(field.kind) or {
         "enum": lambda: pascal(field.extra.name),
         "number": lambda: raw(field.type),
         "numbers": lambda: raw(field.type),
@@ -165,8 +173,10 @@ def value(library, s):
     for f in fields:
         yield f"{docs(f.doc or [readable(f.name)], '    ')}    pub {f.name}: {value_type(f)},\n"
     yield f"}}\n\nimpl {name} {{\n"
-    yield "    /// # Safety\n    /// The pointers in `raw` are the library's.\n" if not numbers else ""
-    yield f"    pub(crate) {'' if numbers else 'unsafe '}fn from_raw(raw: &sys::{s.name}) -> Result<Self> {{\n"
+    if not numbers:
+        yield "    /// # Safety\n    /// The pointers in `raw` are the library's.\n"
+    qualifiers = "pub(crate)" if numbers else "pub(crate) unsafe"
+    yield f"    {qualifiers} fn from_raw(raw: &sys::{s.name}) -> Result<Self> {{\n"
     yield "        Ok(Self {\n"
     for f in fields:
         yield f"            {f.name}: {from_raw(f)},\n"

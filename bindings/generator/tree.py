@@ -130,7 +130,8 @@ def clean_doc(text):
 
 def attributes(element):
     found = element.find("attributelist")
-    return {} if found is None else {a.get("name"): a.get("value") for a in found.findall("attribute")}
+    found = [] if found is None else found.findall("attribute")
+    return {a.get("name"): a.get("value") for a in found}
 
 
 def parameter_names(element):
@@ -144,7 +145,8 @@ class Library:
     """What moert.h declares, each list in the header's order."""
 
     def __init__(self, path):
-        self.constants, self.enums, self.structs, self.functions, self.callbacks = [], [], [], [], []
+        self.constants, self.enums, self.structs = [], [], []
+        self.functions, self.callbacks = [], []
         aliases, opaque = {}, {}
         for element in ElementTree.parse(path).getroot().iter():
             if element.tag not in ("cdecl", "enum", "class", "constant"):
@@ -215,7 +217,7 @@ class ValueField:
     kind: str  # flag, bool, number, enum, string, text (char array), list, numbers (array)
     type: object
     doc: list
-    extra: object = None  # the flag's constant, the enum, the length field of a list, an array's size
+    extra: object = None  # the flag's constant, the enum, a list's length field, an array's size
 
 
 def value_fields(library, struct):

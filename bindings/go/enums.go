@@ -21,7 +21,7 @@ const (
 	StatusNotFound Status = 5
 	// The system refused a read or write; native_code is errno.
 	StatusIOError Status = 6
-	// Bytes break their format; native_code is a moert_corruption.
+	// Bytes break their format: see moert_corruption.
 	StatusCorruptData Status = 7
 	// A file is not the one that was packed.
 	StatusFileChanged Status = 8
@@ -85,7 +85,7 @@ const (
 	CorruptionHash Corruption = 18
 )
 
-// Dtype: Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16; others are stored or indices.
+// Dtype: Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for storage.
 type Dtype int32
 
 // The values of Dtype.
@@ -195,9 +195,10 @@ const (
 	ActivationKindRelu2 ActivationKind = 3
 )
 
-// Role: What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L latent;
-// D is L with a latent, else H. Shapes are given as [rows, cols] for MOERT_ORIENTATION_OUT_IN; a
-// vector is one row. "Each expert" roles are stacked or one pointer an expert.
+// Role: What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L
+// latent; D is L with a latent, else H. Shapes are given as [rows, cols] for
+// MOERT_ORIENTATION_OUT_IN; a vector is one row. "Each expert" roles are stacked or one pointer an
+// expert.
 type Role int32
 
 // The values of Role.

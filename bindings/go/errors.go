@@ -47,6 +47,14 @@ func invalidArgument(format string, args ...any) error {
 // ErrClosed is the result of using something after its Close, or nil.
 var ErrClosed error = &Error{Status: StatusInvalidArgument, Message: "use after Close"}
 
+// Must gives the value, or panics with the error: for programs that end at any failure.
+func Must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // checkStrings refuses what a C string cannot hold.
 func checkStrings(values ...string) error {
 	for _, s := range values {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// handle owns one reference to an object of the library. Calls that the C ABI takes as const hold it
-// for reading and run at the same time; the others, and Close, hold it alone. A call on a stream and
-// another object holds the stream first.
+// handle owns one reference to an object of the library. Calls that the C ABI takes as const hold
+// it for reading and run at the same time; the others, and Close, hold it alone. A call on a stream
+// and another object holds the stream first.
 type handle struct {
 	mu      sync.RWMutex
 	address uintptr
@@ -23,8 +23,8 @@ func newHandle(address uintptr, release func(uintptr)) *handle {
 }
 
 // Close releases the object, after waiting for calls on it that are running. Closing again does
-// nothing. What was made from the object stays usable. An object that is not closed is released some
-// time after it became unreachable.
+// nothing. What was made from the object stays usable. An object that is not closed is released
+// some time after it became unreachable.
 func (h *handle) Close() error {
 	if h == nil {
 		return nil

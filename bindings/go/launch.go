@@ -55,9 +55,10 @@ func (o *operand) copyRows(host uintptr, out bool) {
 	}
 }
 
-// launch runs a call on its matrices. C must not hold pointers to Go memory beyond a call, so slices
-// are copied through memory of the library. With a slice among the matrices, launch returns when the
-// work is done, else it only enqueues and the stream keeps the buffers alive. The caller holds s.
+// launch runs a call on its matrices. C must not hold pointers to Go memory beyond a call, so
+// slices are copied through memory of the library. With a slice among the matrices, launch returns
+// when the work is done, else it only enqueues and the stream keeps the buffers alive. The caller
+// holds s.
 func (s *Stream) launch(stream uintptr, operands []operand,
 	size func(matrices []uintptr) (uint64, error), enqueue func(matrices []uintptr) error) error {
 	total := aligned(uint64(len(operands)) * uint64(unsafe.Sizeof(capi.Matrix{})))

@@ -54,7 +54,8 @@ func (w *Weight) raw(arena *capi.Arena, numExperts int) (capi.Weight, error) {
 	}
 	if w.rows < 0 || w.cols < 0 || w.RowStride < 0 || w.ExpertStride < 0 {
 		return raw, invalidArgument("the weight of role %d has %d rows, %d columns, row stride %d and "+
-			"expert stride %d; none may be negative", w.Role, w.rows, w.cols, w.RowStride, w.ExpertStride)
+			"expert stride %d; none may be negative", w.Role, w.rows, w.cols, w.RowStride,
+			w.ExpertStride)
 	}
 	if w.experts == nil {
 		count := 1
@@ -112,8 +113,8 @@ type LayerConfig struct {
 	// SharedActivation is the experts' if nil.
 	SharedActivation *Activation
 	Weights          []Weight
-	// LocalExperts are the distinct global ids of the experts held, in the order of the weights; nil
-	// means all.
+	// LocalExperts are the distinct global ids of the experts held, in the order of the weights;
+	// nil means all.
 	LocalExperts []int32
 	// Trainable keeps weights unpacked, for ReadWeight and WriteWeight.
 	Trainable bool
@@ -241,7 +242,8 @@ type ForwardArgs struct {
 	X       Matrix // [T, hidden], the layer's dtype.
 	RouterX Matrix // [T, hidden], the layer's dtype; absent: X.
 	Y       Matrix // [T, hidden], the layer's dtype.
-	// IDs is [T, top_k] int32: the chosen experts, or with GivenRouting the experts to use; -1 skips.
+	// IDs is [T, top_k] int32: the chosen experts, or with GivenRouting the experts to use; -1
+	// skips.
 	IDs Matrix
 	// Weights is [T, top_k] float32, final weights: output, or input with GivenRouting.
 	Weights      Matrix
@@ -343,12 +345,14 @@ func ReadWeight[T Element](s *Stream, l *Layer, role Role, expert int32, to []T)
 	return l.weight(s, role, expert, dtypeOf[T](), bytesOf(to), true)
 }
 
-// WriteWeight overwrites a weight of a trainable layer, after the stream's work; it returns when done.
+// WriteWeight overwrites a weight of a trainable layer, after the stream's work; it returns when
+// done.
 func WriteWeight[T Element](s *Stream, l *Layer, role Role, expert int32, from []T) error {
 	return l.weight(s, role, expert, dtypeOf[T](), bytesOf(from), false)
 }
 
-func (l *Layer) weight(s *Stream, role Role, expert int32, dtype Dtype, data []byte, out bool) error {
+func (l *Layer) weight(s *Stream, role Role, expert int32, dtype Dtype, data []byte,
+	out bool) error {
 	return s.exclusive(func(stream uintptr) error {
 		return l.shared(func(layer uintptr) error {
 			var view capi.Matrix

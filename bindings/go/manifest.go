@@ -228,7 +228,8 @@ func (m *Manifest) LayerActivation(index uint32) (experts, shared Activation, er
 	err = m.shared(func(manifest uintptr) error {
 		e := capi.Activation{StructSize: uint32(unsafe.Sizeof(capi.Activation{}))}
 		s := e
-		err := capi.MoertManifestLayerActivation(manifest, index, unsafe.Pointer(&e), unsafe.Pointer(&s))
+		err := capi.MoertManifestLayerActivation(manifest, index, unsafe.Pointer(&e),
+			unsafe.Pointer(&s))
 		experts, shared = newActivation(&e), newActivation(&s)
 		return err
 	})

@@ -52,7 +52,8 @@ func StridedMatrix[T Element](data []T, rows, cols, rowStride int) Matrix {
 
 // Matrix makes a packed matrix that begins offset bytes into the buffer.
 func (b *Buffer) Matrix(dtype Dtype, offset uint64, rows, cols int) Matrix {
-	return Matrix{memory: b.memory, offset: offset, dtype: dtype, shaped: true, rows: rows, cols: cols,
+	return Matrix{memory: b.memory, offset: offset, dtype: dtype, shaped: true, rows: rows,
+		cols:      cols,
 		rowStride: cols}
 }
 
@@ -61,7 +62,8 @@ func bytesOf[T any](data []T) []byte {
 	if len(data) == 0 {
 		return []byte{}
 	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), uintptr(len(data))*unsafe.Sizeof(data[0]))
+	return unsafe.Slice((*byte)(unsafe.Pointer(&data[0])),
+		uintptr(len(data))*unsafe.Sizeof(data[0]))
 }
 
 func (m *Matrix) present() bool { return m.data != nil || m.memory != nil }
@@ -72,7 +74,8 @@ func (m *Matrix) elementBytes() int { return int(m.dtype.Bits() / 8) }
 func (m *Matrix) resolve(name string, cols int64) (capi.Matrix, error) {
 	size := m.elementBytes()
 	if size == 0 {
-		return capi.Matrix{}, invalidArgument("%s is of dtype %v, which no call takes", name, m.dtype)
+		return capi.Matrix{}, invalidArgument("%s is of dtype %v, which no call takes", name,
+			m.dtype)
 	}
 	length := len(m.data) / size
 	if m.memory != nil {
@@ -86,7 +89,8 @@ func (m *Matrix) resolve(name string, cols int64) (capi.Matrix, error) {
 		columns, stride = int(cols), int(cols)
 		if columns == 0 && length > 0 || columns > 0 && length%columns != 0 {
 			return capi.Matrix{}, invalidArgument(
-				"%s has %d elements, which is not a multiple of its %d columns", name, length, columns)
+				"%s has %d elements, which is not a multiple of its %d columns", name, length,
+				columns)
 		}
 		if columns > 0 {
 			rows = length / columns

@@ -155,8 +155,9 @@ func TestLayerAndItsRoutingEqualTheCABIs(t *testing.T) {
 	check(t, err)
 	x, y, weights, logits := r.floats("x"), nan(r.t*r.h), nan(r.t*r.k), nan(r.t*r.e)
 	ids, counts := make([]int32, r.t*r.k), make([]int32, r.e)
-	args := ForwardArgs{X: MatrixOf(x), Y: MatrixOf(y), IDs: MatrixOf(ids), Weights: MatrixOf(weights),
-		Logits: MatrixOf(logits), ExpertCounts: MatrixOf(counts)}
+	args := ForwardArgs{X: MatrixOf(x), Y: MatrixOf(y), IDs: MatrixOf(ids),
+		Weights: MatrixOf(weights),
+		Logits:  MatrixOf(logits), ExpertCounts: MatrixOf(counts)}
 	if n, err := l.WorkspaceSize(args); err != nil || n == 0 {
 		t.Fatal(n, err)
 	}
@@ -177,7 +178,8 @@ func TestBFloat16LayerEqualsTheCABIs(t *testing.T) {
 	d, s := openCPU(t)
 	config := r.config()
 	config.Dtype = DtypeBfloat16
-	config.Weights = referenceWeights(r, func(name string) []BFloat16 { return ToBFloat16s(r.floats(name)) })
+	config.Weights = referenceWeights(r,
+		func(name string) []BFloat16 { return ToBFloat16s(r.floats(name)) })
 	l, err := d.NewLayer(config)
 	check(t, err)
 	x, y := ToBFloat16s(r.floats("x")), make([]BFloat16, r.t*r.h)
@@ -258,8 +260,9 @@ func TestStagedSlicesGiveTheSameAndKeepTheGapsBetweenRows(t *testing.T) {
 	check(t, err)
 	for _, s.onCPU = range []bool{true, false} {
 		x, out := []float32{1, 2, 9, 3, 4}, []float32{7, 7, 7, 7, 7, 7}
-		check(t, gate.Forward(s, GateArgs{X: StridedMatrix(x, 2, 2, 3), G: MatrixOf([]float32{0, 0}),
-			Out: StridedMatrix(out, 2, 2, 4)}))
+		check(t, gate.Forward(s,
+			GateArgs{X: StridedMatrix(x, 2, 2, 3), G: MatrixOf([]float32{0, 0}),
+				Out: StridedMatrix(out, 2, 2, 4)}))
 		if fmt.Sprint(out) != "[0.5 1 7 7 1.5 2]" {
 			t.Fatal(out)
 		}
@@ -271,7 +274,8 @@ func TestGateOpWorksInPlace(t *testing.T) {
 	gate, err := d.NewGate(GateConfig{Kind: GateKindMultiply, Width: 2})
 	check(t, err)
 	x := []float32{2, 4}
-	check(t, gate.Forward(s, GateArgs{X: MatrixOf(x), G: MatrixOf([]float32{0, 0}), Out: MatrixOf(x)}))
+	check(t, gate.Forward(s,
+		GateArgs{X: MatrixOf(x), G: MatrixOf([]float32{0, 0}), Out: MatrixOf(x)}))
 	if x[0] != 1 || x[1] != 2 {
 		t.Fatal(x)
 	}
@@ -320,7 +324,8 @@ func TestFailureBringsItsStatusAndText(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, _ := openCPU(t)
-	_, err = d.NewLayer(LayerConfig{Hidden: 1, Intermediate: 1, Routing: Routing{NumExperts: 4, TopK: 9}})
+	_, err = d.NewLayer(LayerConfig{Hidden: 1, Intermediate: 1,
+		Routing: Routing{NumExperts: 4, TopK: 9}})
 	if !errors.Is(err, StatusInvalidArgument) || !strings.Contains(err.Error(), "top_k 9") ||
 		!strings.HasPrefix(err.Error(), "moert: INVALID_ARGUMENT: ") {
 		t.Fatal(err)
@@ -329,7 +334,8 @@ func TestFailureBringsItsStatusAndText(t *testing.T) {
 	if !errors.Is(err, StatusNotFound) || !strings.Contains(err.Error(), "/no/such/file.moem") {
 		t.Fatal(err)
 	}
-	_, err = r.OpenManifest(ManifestConfig{Data: []byte("not a manifest, too short"), BaseDir: "/tmp"})
+	_, err = r.OpenManifest(ManifestConfig{Data: []byte("not a manifest, too short"),
+		BaseDir: "/tmp"})
 	if !errors.As(err, &e) || e.Status != StatusCorruptData || e.Corruption == 0 {
 		t.Fatal(err)
 	}
@@ -345,7 +351,8 @@ func TestShapesAreJudgedBeforeCSeesThem(t *testing.T) {
 	for _, x := range []Matrix{StridedMatrix(x, 4, 1, 1), StridedMatrix(x, -1, 1, 1),
 		StridedMatrix(x, 2, 1, 0), StridedMatrix(x, 2, 1, math.MaxInt), MatrixOf(x), {},
 		b.Matrix(DtypeFloat32, 4, 2, 1), b.Matrix(DtypeFloat32, 12, 1, 1)} {
-		if err := l.Forward(s, ForwardArgs{X: x, Y: MatrixOf(y)}); !errors.Is(err, StatusInvalidArgument) {
+		if err := l.Forward(s, ForwardArgs{X: x, Y: MatrixOf(y)}); !errors.Is(err,
+			StatusInvalidArgument) {
 			t.Fatal(x, err)
 		}
 	}
@@ -367,9 +374,11 @@ func TestBadExpertIDIsReportedAndTheRestComputed(t *testing.T) {
 	d, s := openCPU(t)
 	l := tinyLayer(t, d)
 	y := nan(2)
-	err := l.Forward(s, ForwardArgs{X: MatrixOf([]float32{1, 1}), Y: MatrixOf(y), GivenRouting: true,
-		IDs: MatrixOf([]int32{5, 0}), Weights: MatrixOf([]float32{1, 1})})
-	if !errors.Is(err, StatusInvalidRouting) || y[0] != 0 || math.Abs(float64(y[1])-0.7310586) > 1e-6 {
+	err := l.Forward(s, ForwardArgs{X: MatrixOf([]float32{1, 1}), Y: MatrixOf(y),
+		GivenRouting: true,
+		IDs:          MatrixOf([]int32{5, 0}), Weights: MatrixOf([]float32{1, 1})})
+	if !errors.Is(err, StatusInvalidRouting) || y[0] != 0 ||
+		math.Abs(float64(y[1])-0.7310586) > 1e-6 {
 		t.Fatal(y, err)
 	}
 	check(t, s.Check())
@@ -497,15 +506,16 @@ func checkpoint(t testing.TB) string {
 func TestLogLinesReachTheFunctionAndItsPanicEndsThere(t *testing.T) {
 	var mu sync.Mutex
 	lines := 0
-	r, err := NewRuntime(RuntimeConfig{MinLevel: LogLevelDebug, Log: func(level LogLevel, message string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if message == "" {
-			t.Error("an empty line")
-		}
-		lines++
-		panic("of the test")
-	}})
+	r, err := NewRuntime(RuntimeConfig{MinLevel: LogLevelDebug,
+		Log: func(level LogLevel, message string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if message == "" {
+				t.Error("an empty line")
+			}
+			lines++
+			panic("of the test")
+		}})
 	check(t, err)
 	_, err = r.Pack(PackConfig{Directory: checkpoint(t)})
 	check(t, err)
@@ -563,7 +573,8 @@ func TestPackedManifestIsInspectedAndItsLayersOpened(t *testing.T) {
 	if err != nil || routing.NumExperts != layer.NumExperts || routing.TopK != layer.TopK {
 		t.Fatal(routing, err)
 	}
-	if activation, _, err := m.LayerActivation(0); err != nil || activation.Kind != ActivationKindSilu {
+	if activation, _, err := m.LayerActivation(0); err != nil ||
+		activation.Kind != ActivationKindSilu {
 		t.Fatal(activation, err)
 	}
 	if index, err := m.FindLayer(layer.ModelLayer); err != nil || index != 0 {
@@ -623,6 +634,17 @@ func residentKiB(t testing.TB) int {
 	return resident * 4
 }
 
+// finalize collects what is unreachable and waits until its finalizers ran. What one releases is
+// the next round's.
+func finalize() {
+	for i := 0; i < 3; i++ {
+		done := make(chan bool)
+		runtime.SetFinalizer(new([16]byte), func(*[16]byte) { close(done) })
+		runtime.GC()
+		<-done
+	}
+}
+
 func TestHundredThousandRoundsLeaveMemoryFlat(t *testing.T) {
 	rounds := 100000
 	if text := os.Getenv("MOERT_ROUNDS"); text != "" {
@@ -652,15 +674,15 @@ func TestHundredThousandRoundsLeaveMemoryFlat(t *testing.T) {
 				}
 			}
 			if i%1000 == 999 {
-				runtime.GC()
+				finalize()
 			}
 		}
-		for i := 0; i < 5; i++ {
-			runtime.GC()
-			time.Sleep(10 * time.Millisecond)
-		}
 	}
-	cycle(20000) // Finalizers lag, and the heap grows until they catch up.
+	warm := 20000
+	if rounds < warm {
+		warm = rounds
+	}
+	cycle(warm)
 	before := residentKiB(t)
 	cycle(rounds)
 	if after := residentKiB(t); after > before+4096 {

@@ -79,7 +79,8 @@ func rawRouterArgs(m []uintptr) *capi.RouterForwardArgs {
 
 func routerSize(router uintptr, m []uintptr) (uint64, error) {
 	var out uint64
-	err := capi.MoertRouterWorkspaceSize(router, unsafe.Pointer(rawRouterArgs(m)), unsafe.Pointer(&out))
+	err := capi.MoertRouterWorkspaceSize(router, unsafe.Pointer(rawRouterArgs(m)),
+		unsafe.Pointer(&out))
 	return out, err
 }
 

@@ -3,8 +3,9 @@
 // Package moert runs Mixture-of-Experts layers, routers and gate ops on whatever device is there.
 //
 // A Runtime finds devices, a Device makes layers and streams, a Layer runs on a Stream. Layers come
-// from a Manifest of a checkpoint or from plain slices. Everything may be used from any goroutine and
-// closed in any order. Calls on slices return when the result is there; calls on Buffers only enqueue.
+// from a Manifest of a checkpoint or from plain slices. Everything may be used from any goroutine
+// and closed in any order. Calls on slices return when the result is there; calls on Buffers only
+// enqueue.
 //
 // The package needs libmoert and moert.h where the C compiler finds them, else
 //
@@ -38,8 +39,8 @@ func (d Dtype) Bits() uint32 { return uint32(capi.MoertDtypeBits(int32(d))) }
 
 // RuntimeConfig says what a runtime is made of.
 type RuntimeConfig struct {
-	// Log receives log lines of MinLevel and above, on any thread. A panic in it ends there. It must
-	// not call methods of the runtime.
+	// Log receives log lines of MinLevel and above, on any thread. A panic in it ends there. It
+	// must not call methods of the runtime.
 	Log      func(level LogLevel, message string)
 	MinLevel LogLevel
 }

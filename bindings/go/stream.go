@@ -107,7 +107,8 @@ func (s *Stream) Native() (native unsafe.Pointer, err error) {
 	return native, err
 }
 
-// Reserve grows the stream's scratch to at least that size. Calls without a workspace do it as needed.
+// Reserve grows the stream's scratch to at least that size. Calls without a workspace do it as
+// needed.
 func (s *Stream) Reserve(bytes uint64) error {
 	return s.exclusive(func(stream uintptr) error { return s.reserve(stream, bytes) })
 }
@@ -142,11 +143,13 @@ func (s *Stream) WaitEvent(event *Event) error {
 	})
 }
 
-// Upload copies a slice to the start of a buffer, after the work enqueued so far; it returns when done.
+// Upload copies a slice to the start of a buffer, after the work enqueued so far; it returns when
+// done.
 func Upload[T Element](s *Stream, to *Buffer, from []T) error {
 	return s.transfer(to, bytesOf(from), func(stream, host, device uintptr, bytes []byte) error {
 		copy(hostBytes(host, len(bytes)), bytes)
-		err := capi.MoertStreamCopy(stream, capi.Pointer(device), capi.Pointer(host), uint64(len(bytes)))
+		err := capi.MoertStreamCopy(stream, capi.Pointer(device), capi.Pointer(host),
+			uint64(len(bytes)))
 		if err != nil {
 			return err
 		}
@@ -158,7 +161,8 @@ func Upload[T Element](s *Stream, to *Buffer, from []T) error {
 // done.
 func Download[T Element](s *Stream, to []T, from *Buffer) error {
 	return s.transfer(from, bytesOf(to), func(stream, host, device uintptr, bytes []byte) error {
-		err := capi.MoertStreamCopy(stream, capi.Pointer(host), capi.Pointer(device), uint64(len(bytes)))
+		err := capi.MoertStreamCopy(stream, capi.Pointer(host), capi.Pointer(device),
+			uint64(len(bytes)))
 		if err != nil {
 			return err
 		}
@@ -194,7 +198,8 @@ func (s *Stream) growHost(bytes uint64) error {
 	return grow(&s.host, s.device, bytes, capi.MoertHostAlloc, capi.MoertHostFree)
 }
 
-func grow(m **memory, device *Device, bytes uint64, alloc func(uintptr, uint64, unsafe.Pointer) error,
+func grow(m **memory, device *Device, bytes uint64,
+	alloc func(uintptr, uint64, unsafe.Pointer) error,
 	free func(uintptr, unsafe.Pointer)) error {
 	if *m != nil && (*m).bytes >= bytes {
 		return nil
@@ -228,7 +233,10 @@ func (d *Device) NewEvent() (*Event, error) {
 // Record marks the stream's present end.
 func (e *Event) Record(s *Stream) error {
 	return s.exclusive(func(stream uintptr) error {
-		return e.exclusive(func(event uintptr) error { return capi.MoertEventRecord(event, stream) })
+		return e.exclusive(func(event uintptr) error {
+			return capi.MoertEventRecord(event,
+				stream)
+		})
 	})
 }
 

@@ -40,9 +40,9 @@ func newDeviceInfo(raw *capi.DeviceInfo) DeviceInfo {
 	}
 }
 
-// Routing: How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come before
-// NaN and NaN before experts of excluded groups; ids of a row are distinct and in range. Without a
-// selection bias the choice is made on logits. A sum of zero renormalises to zeros.
+// Routing: How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come
+// before NaN and NaN before experts of excluded groups; ids of a row are distinct and in range.
+// Without a selection bias the choice is made on logits. A sum of zero renormalises to zeros.
 type Routing struct {
 	// The router's input is RMS-normalised, no weight.
 	RMSNormInput bool

@@ -1,7 +1,6 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# Fails unless the examples of the three languages, run before, wrote the same. Lists are printed with
-# commas or without.
+# SPDX-License-Identifier: Apache-2.0 Fails unless the examples of the three languages, run before,
+# wrote the same. Lists are printed with commas or without.
 #   same_output.sh FOLDER
 set -e
 cd "$1"

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // moert bench: median times of an op next to what the device can do at best, as a table or as JSON.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/bench_case.h"

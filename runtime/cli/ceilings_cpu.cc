@@ -3,7 +3,6 @@
 // instruction sets; the level that the device reports says which of them run.
 #include <sched.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>

@@ -430,6 +430,61 @@ TEST_CASE("the weight multiplies the input or the output, as the layer says") {
   });
 }
 
+// A layer of one square-ReLU expert with two intermediates that read x[0] and x[1].
+RefLayer TwoSquares(moert_dtype dtype, std::vector<double> down) {
+  RefLayer out = OneExpert(2, 2, {}, {1, 0, 0, 1}, std::move(down));
+  out.dtype = dtype;
+  out.experts[0].gate = Mat();
+  out.activation.kind = MOERT_ACTIVATION_KIND_RELU2;
+  out.activation.flags = MOERT_ACTIVATION_FLAG_UNGATED;
+  return out;
+}
+
+TEST_CASE("the intermediate is rounded to the layer's dtype and an input-side weight rounds x*w") {
+  WeightStyle style;
+  style.dtype = MOERT_DTYPE_BFLOAT16;
+  ForEachDevice([&](Device& device) {
+    // The square of 1 + 3 * 2^-7 is 1 + 6 * 2^-7 + 9 * 2^-14, whose last part bfloat16 drops.
+    RefLayer reference = TwoSquares(MOERT_DTYPE_BFLOAT16, {64, -64, 1, 0});
+    const Mat y = RunForward(device, MakeLayer(device, reference, style), reference,
+                             WithWeightOne(Mat(1, 2, {1 + 0x3p-7, 1})))
+                      .y;
+    CHECK(y(0, 0) == 3);
+    CHECK(y(0, 1) == 1 + 0x6p-7);
+
+    // 1 + 2^-9 rounds to 1; unrounded, its square would round to 1 + 2^-7.
+    reference.weight_application = MOERT_WEIGHT_APPLICATION_INPUT;
+    ForwardInput input = WithWeightOne(Mat(1, 2, {1, 0}));
+    input.weights(0, 0) = 1 + 0x1p-9;
+    CHECK(RunForward(device, MakeLayer(device, reference, style), reference, input).y(0, 1) == 1);
+  });
+}
+
+TEST_CASE("weights multiply in float32, and slots are summed before the one rounding of y") {
+  WeightStyle style;
+  style.dtype = MOERT_DTYPE_FLOAT16;
+  RefLayer reference = TwoSquares(MOERT_DTYPE_FLOAT16, {1, 0, 0, 1});
+  reference.router.routing.num_experts = reference.router.routing.top_k = 2;
+  reference.router.weight = Mat(2, 2);
+  reference.experts.push_back(reference.experts[0]);
+  ForwardInput input;
+  input.x = Mat(1, 2, {1, 2});
+  input.given = true;
+  input.ids = {0, 1};
+  input.weights = Mat(1, 2, {1 + 0x1p-13, -1});
+  ForEachDevice([&](Device& device) {
+    const Layer layer = MakeLayer(device, reference, style);
+    const Mat y = RunForward(device, layer, reference, input).y;
+    CHECK(y(0, 0) == 0x1p-13);
+    CHECK(y(0, 1) == 0x1p-11);
+    // So is what was in y before.
+    ForwardInput onto = input;
+    onto.y_before = Mat(1, 2, {1, -4});
+    onto.weights = Mat(1, 2, {0x1p-12, -1});
+    CHECK(RunForward(device, layer, reference, onto).y(0, 0) == 0x1p-12);
+  });
+}
+
 TEST_CASE("the routed scaling factor multiplies the routed part once and never the shared expert") {
   Rng rng;
   CAPTURE(rng.seed);

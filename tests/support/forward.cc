@@ -88,23 +88,22 @@ double OwnError(Rng& rng, const RefLayer& layer, const ForwardInput& input, cons
 }  // namespace
 
 ForwardOutput RunForward(Device& device, const moert_layer* layer, const RefLayer& reference,
-                         const ForwardInput& input, moert_status* status, moert_stream* stream) {
-  if (stream == nullptr) stream = device.stream;
+                         const ForwardInput& input, moert_status* status) {
   ForwardBuffers buffers(device, reference, input);
   moert_layer_forward_args args = buffers.Args(input);
   uint64_t size = 0;
   REQUIRE_OK(moert_layer_workspace_size(layer, &args, &size, &error));
   DeviceBuffer workspace;
   if (input.own_scratch) {
-    REQUIRE_OK(moert_stream_reserve(stream, size, &error));
+    REQUIRE_OK(moert_stream_reserve(device.stream, size, &error));
   } else {
     workspace = Workspace(device, size);
     args.workspace = workspace.data();
     args.workspace_size = size;
   }
-  REQUIRE_OK(moert_layer_forward(layer, stream, &args, &error));
+  REQUIRE_OK(moert_layer_forward(layer, device.stream, &args, &error));
   Error error;
-  const moert_status reported = moert_stream_synchronize(stream, &error);
+  const moert_status reported = moert_stream_synchronize(device.stream, &error);
   if (status != nullptr) {
     *status = reported;
   } else {

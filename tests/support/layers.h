@@ -113,8 +113,7 @@ struct ForwardOutput {
 // Runs the call with a workspace of exactly the size asked for, waits, and checks every guard.
 // `status` gets what the stream reports; without it, that must be OK.
 ForwardOutput RunForward(Device& device, const moert_layer* layer, const RefLayer& reference,
-                         const ForwardInput& input, moert_status* status = nullptr,
-                         moert_stream* stream = nullptr);
+                         const ForwardInput& input, moert_status* status = nullptr);
 
 // Runs a router on x or on given logits, with guards and poison as RunForward.
 struct RouteOutput {

@@ -22,7 +22,7 @@ constexpr moert_dtype kDtypes[] = {MOERT_DTYPE_FLOAT32, MOERT_DTYPE_BFLOAT16, MO
 // Kernel tables that this CPU can run, the baseline first.
 inline std::vector<const cpu::Kernels*> Levels() {
   std::vector<const cpu::Kernels*> levels;
-  for (const char* name : {"baseline", "neon", "avx2", "avx512"}) {
+  for (const char* name : {"baseline", "neon", "avx2", "avx512", "avx512_bf16"}) {
     const cpu::Kernels* kernels;
     if (cpu::ChooseKernels(name, &kernels).ok()) levels.push_back(kernels);
   }

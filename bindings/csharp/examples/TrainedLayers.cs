@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs a checkpoint, opens its MoE layers and runs each on the embeddings of a text whose tokens are
-// bytes; prints which experts the tokens went to.
+// Packs a checkpoint, opens its MoE layers and runs each on the embeddings of a text whose tokens
+// are bytes; prints which experts the tokens went to.
 //
 //     mono TrainedLayers.exe examples/tiny-shakespeare-qwen2moe
 using System;
@@ -30,7 +30,8 @@ static class TrainedLayers {
                     var counts = new int[layer.Info.NumExperts];
                     layer.Forward(stream, new ForwardArgs { X = x, Y = y, ExpertCounts = counts });
                     var rms = Math.Sqrt(y.Sum(v => (double)v * v) / y.Length);
-                    Console.WriteLine("layer {0}: rms of y {1:F4}, tokens by expert [{2}]", index, rms,
+                    Console.WriteLine("layer {0}: rms of y {1:F4}, tokens by expert [{2}]", index,
+                        rms,
                                       string.Join(" ", counts));
                 }
             }
@@ -54,7 +55,8 @@ static class TrainedLayers {
         var index = manifest.FindTensor("model.embed_tokens.weight");
         var hidden = (int)manifest.Tensor(index).Shape[1];
         var table = manifest.TensorData(index);
-        return Encoding.UTF8.GetBytes(Prompt).SelectMany(token => Enumerable.Range(token * hidden, hidden))
+        return Encoding.UTF8.GetBytes(Prompt).SelectMany(token => Enumerable.Range(token * hidden,
+            hidden))
             .Select(i => new BFloat16(BitConverter.ToUInt16(table, 2 * i)).ToSingle()).ToArray();
     }
 }

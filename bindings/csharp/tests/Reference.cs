@@ -12,9 +12,11 @@ sealed class Reference {
     private readonly Dictionary<string, uint[]> values = new Dictionary<string, uint[]>();
 
     public Reference() {
-        foreach (var line in File.ReadAllLines(Environment.GetEnvironmentVariable("MOERT_REFERENCE"))) {
+        var path = Environment.GetEnvironmentVariable("MOERT_REFERENCE");
+        foreach (var line in File.ReadAllLines(path)) {
             var words = line.Split(' ');
-            values[words[0]] = words.Skip(2).Select(w => uint.Parse(w, NumberStyles.HexNumber)).ToArray();
+            values[words[0]] = words.Skip(2).Select(w => uint.Parse(w,
+                NumberStyles.HexNumber)).ToArray();
             Check.That(values[words[0]].Length == int.Parse(words[1]), "length of " + words[0]);
         }
         var shape = Ints("shape");
@@ -31,7 +33,8 @@ sealed class Reference {
     public int[] Ints(string name) { return values[name].Select(v => (int)v).ToArray(); }
 
     public float[] Floats(string name) {
-        return values[name].Select(v => BitConverter.ToSingle(BitConverter.GetBytes(v), 0)).ToArray();
+        return values[name].Select(v => BitConverter.ToSingle(BitConverter.GetBytes(v),
+            0)).ToArray();
     }
 
     public void Equal(string name, float[] got) {

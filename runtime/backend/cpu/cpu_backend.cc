@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU as a backend with one device, which needs nothing but the library.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,6 +21,8 @@ namespace {
 
 // Above any model; bounds the scratch of a row's choice.
 constexpr int32_t kMaxExperts = 65536;
+// Blocks of this many bytes get large pages.
+constexpr size_t kLargePagesFrom = 8 << 20;
 
 struct Level {
   const Kernels* kernels;
@@ -36,9 +39,11 @@ void ForEachLevel(const F& f) {
   const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
   f(Level{&kKernelsAvx2, avx2});
-  f(Level{&kKernelsAvx512,
-          avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")});
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
+  f(Level{&kKernelsAvx512, avx512});
+  f(Level{&kKernelsAvx512Bf16, avx512 && __builtin_cpu_supports("avx512bf16")});
 #endif
 }
 
@@ -88,6 +93,7 @@ class CpuDevice final : public BackendDevice {
     auto* block = static_cast<char*>(
         parts_.allocator->TryAllocate(bytes + Buffer::kAlignment, Buffer::kAlignment));
     if (block == nullptr) return NoMemory(bytes);
+    PreferLargePages(block, bytes + Buffer::kAlignment);
     std::memcpy(block, &bytes, sizeof(bytes));
     *out = block + Buffer::kAlignment;
     return Status();
@@ -179,6 +185,16 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+
+void PreferLargePages(void* data, size_t size) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + size) / page * page;
+  if (size < kLargePagesFrom || begin >= end) return;
+#if defined(MADV_HUGEPAGE)
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
 
 Status ChooseKernels(const char* wanted, const Kernels** out) {
   const bool any = wanted == nullptr || *wanted == '\0';

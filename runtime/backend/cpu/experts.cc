@@ -350,6 +350,8 @@ void CpuExperts::Fc1Block(const Fc1& fc1, int64_t begin, int64_t count,
                      e.up.out_stride == 2 && e.up.in_stride == e.gate.in_stride &&
                      e.up.dtype == e.gate.dtype &&
                      e.up.data == Element({e.gate.data, e.gate.dtype, 1, 0}, 1, 0);
+  const bool same_panel = fc1.depth <= kPanelDepth && e.gate.dtype == e.up.dtype &&
+                          (e.gate.in_stride == 1) == (e.up.in_stride == 1);
   const int64_t stride = 2 * Padded(count);
   ProductArgs product{};
   product.source = fc1.source;
@@ -372,7 +374,7 @@ void CpuExperts::Fc1Block(const Fc1& fc1, int64_t begin, int64_t count,
       product.outputs = outputs;
       product.out = out;
       device_.kernels->product(product);
-      product.panel_ready = fc1.depth <= kPanelDepth;
+      product.panel_ready = same_panel;
     };
     if (joint) {
       run({e.gate.data, e.gate.dtype, 1, e.gate.in_stride}, 2 * count, worker.out);

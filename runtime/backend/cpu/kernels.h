@@ -56,8 +56,10 @@ struct ProductArgs {
   int64_t outputs;
   float* out;
   int64_t out_stride;
-  float* panel;      // scratch of PanelFloats(rows, depth), aligned to 64 bytes
-  bool panel_ready;  // the panel still holds these rows (only with depth <= kPanelDepth)
+  float* panel;  // scratch of PanelFloats(rows, depth), aligned to 64 bytes
+  // The panel still holds these rows, from a call with a weight of the same dtype and orientation;
+  // only with depth <= kPanelDepth.
+  bool panel_ready;
 };
 
 // h[j, i] = act(gate[j, i] + gate_bias[i], up[j, i] + up_bias[i]), stored in dtype. Biases may be
@@ -136,6 +138,7 @@ extern const Kernels kKernelsBaseline;
 #if defined(__x86_64__)
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;
+extern const Kernels kKernelsAvx512Bf16;
 #endif
 
 }  // namespace moert::cpu

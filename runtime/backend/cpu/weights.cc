@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/device.h"
 #include "core/checked_math.h"
 #include "core/dtype.h"
 
@@ -89,6 +90,7 @@ Status WeightStore::Commit(Scheduler& scheduler) {
     return OutOfMemory("no memory for %llu bytes of weights",
                        static_cast<unsigned long long>(size_));
   }
+  PreferLargePages(memory_.data(), memory_.size());
   auto* base = static_cast<char*>(memory_.data());
   const auto copy = [&](uint32_t index) {
     const Item& item = items_[index];

@@ -8,25 +8,22 @@ import (
 	"moert"
 )
 
-func try[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
-
 func main() {
 	w := make([]float32, 4*16*8)
 	for i := range w {
 		w[i] = float32(i*37%101)/101 - 0.5
 	}
-	device := try(try(moert.NewRuntime(moert.RuntimeConfig{})).OpenDevice("best", moert.DeviceConfig{}))
-	layer := try(device.NewLayer(moert.LayerConfig{Hidden: 8, Intermediate: 16,
-		Routing: moert.Routing{NumExperts: 4, TopK: 2}, Weights: []moert.Weight{
-			moert.NewWeight(moert.RoleRouter, w[:4*8], 4, 8), moert.NewWeight(moert.RoleExpertGate, w, 16, 8),
-			moert.NewWeight(moert.RoleExpertUp, w, 16, 8), moert.NewWeight(moert.RoleExpertDown, w, 8, 16)}}))
+	runtime := moert.Must(moert.NewRuntime(moert.RuntimeConfig{}))
+	device := moert.Must(runtime.OpenDevice("best", moert.DeviceConfig{}))
+	layer := moert.Must(device.NewLayer(moert.LayerConfig{
+		Hidden: 8, Intermediate: 16, Routing: moert.Routing{NumExperts: 4, TopK: 2},
+		Weights: []moert.Weight{
+			moert.NewWeight(moert.RoleRouter, w[:4*8], 4, 8),
+			moert.NewWeight(moert.RoleExpertGate, w, 16, 8),
+			moert.NewWeight(moert.RoleExpertUp, w, 16, 8),
+			moert.NewWeight(moert.RoleExpertDown, w, 8, 16)}}))
 	y, ids := make([]float32, 3*8), make([]int32, 3*2)
-	try(0, layer.Forward(try(device.NewStream(moert.StreamConfig{})), moert.ForwardArgs{
-		X: moert.MatrixOf(w[:3*8]), Y: moert.MatrixOf(y), IDs: moert.MatrixOf(ids)}))
-	fmt.Printf("experts %v, y[0] %.4f\n", ids, y[0])
+	err := layer.Forward(moert.Must(device.NewStream(moert.StreamConfig{})), moert.ForwardArgs{
+		X: moert.MatrixOf(w[:3*8]), Y: moert.MatrixOf(y), IDs: moert.MatrixOf(ids)})
+	fmt.Printf("experts %v, y[0] %.4f\n", moert.Must(ids, err), y[0])
 }

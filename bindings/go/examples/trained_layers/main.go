@@ -121,7 +121,8 @@ func runLayer(device *moert.Device, stream *moert.Stream, manifest *moert.Manife
 	for _, v := range y {
 		sum += float64(v) * float64(v)
 	}
-	fmt.Printf("layer %d: rms of y %.4f, tokens by expert %v\n", index, math.Sqrt(sum/float64(len(y))),
+	fmt.Printf("layer %d: rms of y %.4f, tokens by expert %v\n", index,
+		math.Sqrt(sum/float64(len(y))),
 		counts)
 	return nil
 }

@@ -38,115 +38,115 @@ typedef long long swig_type_5;
 typedef long long swig_type_6;
 typedef long long swig_type_7;
 typedef long long swig_type_8;
-extern void _wrap_Swig_free_capi_74796123c6779384(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_capi_74796123c6779384(swig_intgo arg1);
-extern int _wrap_MoertAbiVersion_capi_74796123c6779384(void);
-extern swig_voidp _wrap_MoertVersionString_capi_74796123c6779384(void);
-extern swig_voidp _wrap_MoertStatusName_capi_74796123c6779384(int arg1);
-extern swig_voidp _wrap_MoertDtypeName_capi_74796123c6779384(int arg1);
-extern int _wrap_MoertDtypeBits_capi_74796123c6779384(int arg1);
-extern void _wrap_MoertMatrixInit_capi_74796123c6779384(swig_voidp arg1, swig_voidp arg2, swig_type_1 arg3, swig_type_2 arg4, int arg5);
-extern swig_voidp _wrap_MoertRuntimeCreate_capi_74796123c6779384(swig_voidp arg1, swig_voidp arg2);
-extern void _wrap_MoertRuntimeRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertRuntimeRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertRuntimeNumDevices_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_MoertRuntimeDeviceInfo_capi_74796123c6779384(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertDeviceCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3, swig_voidp arg4);
-extern void _wrap_MoertDeviceRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertDeviceRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertDeviceGetInfo_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_MoertDeviceAlloc_capi_74796123c6779384(uintptr_t arg1, swig_type_3 arg2, swig_voidp arg3);
-extern void _wrap_MoertDeviceFree_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_MoertHostAlloc_capi_74796123c6779384(uintptr_t arg1, swig_type_4 arg2, swig_voidp arg3);
-extern void _wrap_MoertHostFree_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_MoertStreamCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertStreamImport_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern void _wrap_MoertStreamRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertStreamRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertStreamNative_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertStreamCopy_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3, swig_type_5 arg4);
-extern swig_voidp _wrap_MoertStreamReserve_capi_74796123c6779384(uintptr_t arg1, swig_type_6 arg2);
-extern swig_voidp _wrap_MoertStreamSynchronize_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertStreamCheck_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertEventCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
-extern void _wrap_MoertEventRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertEventRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertEventRecord_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2);
-extern swig_voidp _wrap_MoertEventQuery_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertEventWait_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertStreamWaitEvent_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2);
-extern swig_voidp _wrap_MoertManifestPack_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertFamilyNames_capi_74796123c6779384(void);
-extern swig_voidp _wrap_MoertManifestOpen_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern void _wrap_MoertManifestRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertManifestRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertManifestVerify_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, uintptr_t arg3);
-extern swig_voidp _wrap_MoertManifestGetInfo_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_MoertManifestFile_capi_74796123c6779384(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertManifestTensor_capi_74796123c6779384(uintptr_t arg1, swig_type_7 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertManifestFindTensor_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertManifestTensorData_capi_74796123c6779384(uintptr_t arg1, swig_type_8 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertManifestLayer_capi_74796123c6779384(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertManifestFindLayer_capi_74796123c6779384(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertManifestLayerRouting_capi_74796123c6779384(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertManifestLayerActivation_capi_74796123c6779384(uintptr_t arg1, int arg2, swig_voidp arg3, swig_voidp arg4);
-extern swig_voidp _wrap_MoertManifestLayerWeight_capi_74796123c6779384(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_MoertLayerCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertLayerOpen_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, int arg3, swig_voidp arg4, swig_voidp arg5);
-extern void _wrap_MoertLayerRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertLayerRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertLayerGetInfo_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_MoertLayerWeight_capi_74796123c6779384(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_MoertLayerWorkspaceSize_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertLayerForward_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertRouterCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern void _wrap_MoertRouterRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertRouterRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertRouterWorkspaceSize_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertRouterForward_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertGateCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern void _wrap_MoertGateRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertGateRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertGateForward_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertLayerSavedSize_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertLayerBackwardWorkspaceSize_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertLayerBackward_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
-extern swig_voidp _wrap_MoertOptimizerCreate_capi_74796123c6779384(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern void _wrap_MoertOptimizerRetain_capi_74796123c6779384(uintptr_t arg1);
-extern void _wrap_MoertOptimizerRelease_capi_74796123c6779384(uintptr_t arg1);
-extern swig_voidp _wrap_MoertOptimizerStep_capi_74796123c6779384(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3, int arg4, swig_voidp arg5, int arg6);
-extern void _wrap_MoertErrorInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertAllocatorInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertLogSinkInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertSchedulerInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertRuntimeDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertDeviceInfoInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertDeviceDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertStreamDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertRoutingInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertActivationInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertWeightInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertPackDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertPackResultInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertFileSourceInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertManifestDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertManifestInfoInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertFileInfoInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertTensorInfoInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertLayerInfoInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertWeightInfoInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertLayerDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertLayerOpenDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertLayerForwardArgsInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertRouterDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertRouterForwardArgsInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertGateDescInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertGateForwardArgsInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertGradientInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertLayerBackwardArgsInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertParameterInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertOptimizerCallbacksInit_capi_74796123c6779384(swig_voidp arg1);
-extern void _wrap_MoertOptimizerDescInit_capi_74796123c6779384(swig_voidp arg1);
+extern void _wrap_Swig_free_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_capi_c3be3e800bf8ed55(swig_intgo arg1);
+extern int _wrap_MoertAbiVersion_capi_c3be3e800bf8ed55(void);
+extern swig_voidp _wrap_MoertVersionString_capi_c3be3e800bf8ed55(void);
+extern swig_voidp _wrap_MoertStatusName_capi_c3be3e800bf8ed55(int arg1);
+extern swig_voidp _wrap_MoertDtypeName_capi_c3be3e800bf8ed55(int arg1);
+extern int _wrap_MoertDtypeBits_capi_c3be3e800bf8ed55(int arg1);
+extern void _wrap_MoertMatrixInit_capi_c3be3e800bf8ed55(swig_voidp arg1, swig_voidp arg2, swig_type_1 arg3, swig_type_2 arg4, int arg5);
+extern swig_voidp _wrap_MoertRuntimeCreate_capi_c3be3e800bf8ed55(swig_voidp arg1, swig_voidp arg2);
+extern void _wrap_MoertRuntimeRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertRuntimeRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertRuntimeNumDevices_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_MoertRuntimeDeviceInfo_capi_c3be3e800bf8ed55(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertDeviceCreate_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3, swig_voidp arg4);
+extern void _wrap_MoertDeviceRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertDeviceRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertDeviceGetInfo_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_MoertDeviceAlloc_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_type_3 arg2, swig_voidp arg3);
+extern void _wrap_MoertDeviceFree_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_MoertHostAlloc_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_type_4 arg2, swig_voidp arg3);
+extern void _wrap_MoertHostFree_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_MoertStreamCreate_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertStreamImport_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertStreamRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertStreamRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertStreamNative_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertStreamCopy_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3, swig_type_5 arg4);
+extern swig_voidp _wrap_MoertStreamReserve_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_type_6 arg2);
+extern swig_voidp _wrap_MoertStreamSynchronize_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertStreamCheck_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertEventCreate_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2);
+extern void _wrap_MoertEventRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertEventRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertEventRecord_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2);
+extern swig_voidp _wrap_MoertEventQuery_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertEventWait_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertStreamWaitEvent_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2);
+extern swig_voidp _wrap_MoertManifestPack_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertFamilyNames_capi_c3be3e800bf8ed55(void);
+extern swig_voidp _wrap_MoertManifestOpen_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertManifestRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertManifestRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertManifestVerify_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2, uintptr_t arg3);
+extern swig_voidp _wrap_MoertManifestGetInfo_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_MoertManifestFile_capi_c3be3e800bf8ed55(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertManifestTensor_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_type_7 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertManifestFindTensor_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertManifestTensorData_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_type_8 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertManifestLayer_capi_c3be3e800bf8ed55(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertManifestFindLayer_capi_c3be3e800bf8ed55(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertManifestLayerRouting_capi_c3be3e800bf8ed55(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertManifestLayerActivation_capi_c3be3e800bf8ed55(uintptr_t arg1, int arg2, swig_voidp arg3, swig_voidp arg4);
+extern swig_voidp _wrap_MoertManifestLayerWeight_capi_c3be3e800bf8ed55(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_MoertLayerCreate_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertLayerOpen_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2, int arg3, swig_voidp arg4, swig_voidp arg5);
+extern void _wrap_MoertLayerRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertLayerRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertLayerGetInfo_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_MoertLayerWeight_capi_c3be3e800bf8ed55(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_MoertLayerWorkspaceSize_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertLayerForward_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertRouterCreate_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertRouterRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertRouterRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertRouterWorkspaceSize_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertRouterForward_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertGateCreate_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertGateRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertGateRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertGateForward_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertLayerSavedSize_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertLayerBackwardWorkspaceSize_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertLayerBackward_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
+extern swig_voidp _wrap_MoertOptimizerCreate_capi_c3be3e800bf8ed55(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_MoertOptimizerRetain_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern void _wrap_MoertOptimizerRelease_capi_c3be3e800bf8ed55(uintptr_t arg1);
+extern swig_voidp _wrap_MoertOptimizerStep_capi_c3be3e800bf8ed55(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3, int arg4, swig_voidp arg5, int arg6);
+extern void _wrap_MoertErrorInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertAllocatorInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertLogSinkInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertSchedulerInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertRuntimeDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertDeviceInfoInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertDeviceDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertStreamDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertRoutingInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertActivationInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertWeightInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertPackDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertPackResultInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertFileSourceInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertManifestDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertManifestInfoInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertFileInfoInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertTensorInfoInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertLayerInfoInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertWeightInfoInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertLayerDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertLayerOpenDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertLayerForwardArgsInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertRouterDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertRouterForwardArgsInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertGateDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertGateForwardArgsInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertGradientInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertLayerBackwardArgsInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertParameterInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertOptimizerCallbacksInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
+extern void _wrap_MoertOptimizerDescInit_capi_c3be3e800bf8ed55(swig_voidp arg1);
 #undef intgo
 */
 import "C"
@@ -174,25 +174,25 @@ type _ sync.Mutex
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_capi_74796123c6779384(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_capi_c3be3e800bf8ed55(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
 func MoertAbiVersion() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_MoertAbiVersion_capi_74796123c6779384())
+	swig_r = (uint32)(C._wrap_MoertAbiVersion_capi_c3be3e800bf8ed55())
 	return swig_r
 }
 
 func MoertVersionString() (_swig_ret string) {
 	var swig_r *byte
-	swig_r = (*byte)(C._wrap_MoertVersionString_capi_74796123c6779384())
+	swig_r = (*byte)(C._wrap_MoertVersionString_capi_c3be3e800bf8ed55())
 	var swig_r_1 string
 	swig_r_1 = C.GoString((*C.char)(unsafe.Pointer(swig_r)))
 	return swig_r_1
@@ -201,7 +201,7 @@ func MoertVersionString() (_swig_ret string) {
 func MoertStatusName(arg1 int32) (_swig_ret string) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_MoertStatusName_capi_74796123c6779384(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_MoertStatusName_capi_c3be3e800bf8ed55(C.int(_swig_i_0)))
 	var swig_r_1 string
 	swig_r_1 = C.GoString((*C.char)(unsafe.Pointer(swig_r)))
 	return swig_r_1
@@ -210,7 +210,7 @@ func MoertStatusName(arg1 int32) (_swig_ret string) {
 func MoertDtypeName(arg1 int32) (_swig_ret string) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_MoertDtypeName_capi_74796123c6779384(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_MoertDtypeName_capi_c3be3e800bf8ed55(C.int(_swig_i_0)))
 	var swig_r_1 string
 	swig_r_1 = C.GoString((*C.char)(unsafe.Pointer(swig_r)))
 	return swig_r_1
@@ -219,7 +219,7 @@ func MoertDtypeName(arg1 int32) (_swig_ret string) {
 func MoertDtypeBits(arg1 int32) (_swig_ret uint32) {
 	var swig_r uint32
 	_swig_i_0 := arg1
-	swig_r = (uint32)(C._wrap_MoertDtypeBits_capi_74796123c6779384(C.int(_swig_i_0)))
+	swig_r = (uint32)(C._wrap_MoertDtypeBits_capi_c3be3e800bf8ed55(C.int(_swig_i_0)))
 	return swig_r
 }
 
@@ -229,14 +229,14 @@ func MoertMatrixInit(arg1 unsafe.Pointer, arg2 unsafe.Pointer, arg3 int64, arg4 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	C._wrap_MoertMatrixInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_1(_swig_i_2), C.swig_type_2(_swig_i_3), C.int(_swig_i_4))
+	C._wrap_MoertMatrixInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_1(_swig_i_2), C.swig_type_2(_swig_i_3), C.int(_swig_i_4))
 }
 
 func MoertRuntimeCreate(arg1 unsafe.Pointer, arg2 unsafe.Pointer) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertRuntimeCreate_capi_74796123c6779384(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertRuntimeCreate_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -244,19 +244,19 @@ func MoertRuntimeCreate(arg1 unsafe.Pointer, arg2 unsafe.Pointer) (_swig_ret err
 
 func MoertRuntimeRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertRuntimeRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertRuntimeRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertRuntimeRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertRuntimeRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertRuntimeRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertRuntimeNumDevices(arg1 uintptr, arg2 unsafe.Pointer) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertRuntimeNumDevices_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertRuntimeNumDevices_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -267,7 +267,7 @@ func MoertRuntimeDeviceInfo(arg1 uintptr, arg2 uint32, arg3 unsafe.Pointer) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertRuntimeDeviceInfo_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertRuntimeDeviceInfo_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -279,7 +279,7 @@ func MoertDeviceCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer, a
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_MoertDeviceCreate_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_MoertDeviceCreate_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -287,19 +287,19 @@ func MoertDeviceCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer, a
 
 func MoertDeviceRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertDeviceRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertDeviceRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertDeviceRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertDeviceRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertDeviceRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertDeviceGetInfo(arg1 uintptr, arg2 unsafe.Pointer) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertDeviceGetInfo_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertDeviceGetInfo_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -310,7 +310,7 @@ func MoertDeviceAlloc(arg1 uintptr, arg2 uint64, arg3 unsafe.Pointer) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertDeviceAlloc_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_type_3(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertDeviceAlloc_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_type_3(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -319,7 +319,7 @@ func MoertDeviceAlloc(arg1 uintptr, arg2 uint64, arg3 unsafe.Pointer) (_swig_ret
 func MoertDeviceFree(arg1 uintptr, arg2 unsafe.Pointer) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	C._wrap_MoertDeviceFree_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1))
+	C._wrap_MoertDeviceFree_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1))
 }
 
 func MoertHostAlloc(arg1 uintptr, arg2 uint64, arg3 unsafe.Pointer) (_swig_ret error) {
@@ -327,7 +327,7 @@ func MoertHostAlloc(arg1 uintptr, arg2 uint64, arg3 unsafe.Pointer) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertHostAlloc_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_type_4(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertHostAlloc_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_type_4(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -336,7 +336,7 @@ func MoertHostAlloc(arg1 uintptr, arg2 uint64, arg3 unsafe.Pointer) (_swig_ret e
 func MoertHostFree(arg1 uintptr, arg2 unsafe.Pointer) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	C._wrap_MoertHostFree_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1))
+	C._wrap_MoertHostFree_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1))
 }
 
 func MoertStreamCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (_swig_ret error) {
@@ -344,7 +344,7 @@ func MoertStreamCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertStreamCreate_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertStreamCreate_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -355,7 +355,7 @@ func MoertStreamImport(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertStreamImport_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertStreamImport_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -363,18 +363,18 @@ func MoertStreamImport(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 
 func MoertStreamRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertStreamRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertStreamRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertStreamRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertStreamRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertStreamRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertStreamNative(arg1 uintptr) (_swig_ret unsafe.Pointer) {
 	var swig_r unsafe.Pointer
 	_swig_i_0 := arg1
-	swig_r = (unsafe.Pointer)(C._wrap_MoertStreamNative_capi_74796123c6779384(C.uintptr_t(_swig_i_0)))
+	swig_r = (unsafe.Pointer)(C._wrap_MoertStreamNative_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -384,7 +384,7 @@ func MoertStreamCopy(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer, arg
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_MoertStreamCopy_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_type_5(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_MoertStreamCopy_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_type_5(_swig_i_3)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -394,7 +394,7 @@ func MoertStreamReserve(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertStreamReserve_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertStreamReserve_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -403,7 +403,7 @@ func MoertStreamReserve(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 func MoertStreamSynchronize(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_MoertStreamSynchronize_capi_74796123c6779384(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_MoertStreamSynchronize_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -412,7 +412,7 @@ func MoertStreamSynchronize(arg1 uintptr) (_swig_ret error) {
 func MoertStreamCheck(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_MoertStreamCheck_capi_74796123c6779384(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_MoertStreamCheck_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -422,7 +422,7 @@ func MoertEventCreate(arg1 uintptr, arg2 unsafe.Pointer) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertEventCreate_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertEventCreate_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -430,19 +430,19 @@ func MoertEventCreate(arg1 uintptr, arg2 unsafe.Pointer) (_swig_ret error) {
 
 func MoertEventRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertEventRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertEventRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertEventRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertEventRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertEventRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertEventRecord(arg1 uintptr, arg2 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertEventRecord_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertEventRecord_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -451,7 +451,7 @@ func MoertEventRecord(arg1 uintptr, arg2 uintptr) (_swig_ret error) {
 func MoertEventQuery(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_MoertEventQuery_capi_74796123c6779384(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_MoertEventQuery_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -460,7 +460,7 @@ func MoertEventQuery(arg1 uintptr) (_swig_ret error) {
 func MoertEventWait(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_MoertEventWait_capi_74796123c6779384(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_MoertEventWait_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -470,7 +470,7 @@ func MoertStreamWaitEvent(arg1 uintptr, arg2 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertStreamWaitEvent_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertStreamWaitEvent_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -481,7 +481,7 @@ func MoertManifestPack(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestPack_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestPack_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -489,7 +489,7 @@ func MoertManifestPack(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 
 func MoertFamilyNames() (_swig_ret string) {
 	var swig_r *byte
-	swig_r = (*byte)(C._wrap_MoertFamilyNames_capi_74796123c6779384())
+	swig_r = (*byte)(C._wrap_MoertFamilyNames_capi_c3be3e800bf8ed55())
 	var swig_r_1 string
 	swig_r_1 = C.GoString((*C.char)(unsafe.Pointer(swig_r)))
 	return swig_r_1
@@ -500,7 +500,7 @@ func MoertManifestOpen(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestOpen_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestOpen_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -508,12 +508,12 @@ func MoertManifestOpen(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 
 func MoertManifestRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertManifestRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertManifestRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertManifestRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertManifestRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertManifestRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertManifestVerify(arg1 uintptr, arg2 uintptr, arg3 uintptr) (_swig_ret error) {
@@ -521,7 +521,7 @@ func MoertManifestVerify(arg1 uintptr, arg2 uintptr, arg3 uintptr) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestVerify_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestVerify_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.uintptr_t(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -531,7 +531,7 @@ func MoertManifestGetInfo(arg1 uintptr, arg2 unsafe.Pointer) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertManifestGetInfo_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertManifestGetInfo_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -542,7 +542,7 @@ func MoertManifestFile(arg1 uintptr, arg2 uint32, arg3 unsafe.Pointer) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestFile_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestFile_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -553,7 +553,7 @@ func MoertManifestTensor(arg1 uintptr, arg2 uint64, arg3 unsafe.Pointer) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestTensor_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_type_7(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestTensor_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_type_7(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -564,7 +564,7 @@ func MoertManifestFindTensor(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Poin
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestFindTensor_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestFindTensor_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -575,7 +575,7 @@ func MoertManifestTensorData(arg1 uintptr, arg2 uint64, arg3 unsafe.Pointer) (_s
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestTensorData_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_type_8(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestTensorData_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_type_8(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -586,7 +586,7 @@ func MoertManifestLayer(arg1 uintptr, arg2 uint32, arg3 unsafe.Pointer) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestLayer_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestLayer_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -597,7 +597,7 @@ func MoertManifestFindLayer(arg1 uintptr, arg2 int32, arg3 unsafe.Pointer) (_swi
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestFindLayer_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestFindLayer_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -608,7 +608,7 @@ func MoertManifestLayerRouting(arg1 uintptr, arg2 uint32, arg3 unsafe.Pointer) (
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertManifestLayerRouting_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertManifestLayerRouting_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -620,7 +620,7 @@ func MoertManifestLayerActivation(arg1 uintptr, arg2 uint32, arg3 unsafe.Pointer
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_MoertManifestLayerActivation_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_MoertManifestLayerActivation_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -632,7 +632,7 @@ func MoertManifestLayerWeight(arg1 uintptr, arg2 uint32, arg3 uint32, arg4 unsaf
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_MoertManifestLayerWeight_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_MoertManifestLayerWeight_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -643,7 +643,7 @@ func MoertLayerCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertLayerCreate_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertLayerCreate_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -656,7 +656,7 @@ func MoertLayerOpen(arg1 uintptr, arg2 uintptr, arg3 uint32, arg4 unsafe.Pointer
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_MoertLayerOpen_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_MoertLayerOpen_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -664,19 +664,19 @@ func MoertLayerOpen(arg1 uintptr, arg2 uintptr, arg3 uint32, arg4 unsafe.Pointer
 
 func MoertLayerRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertLayerRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertLayerRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertLayerRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertLayerRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertLayerRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertLayerGetInfo(arg1 uintptr, arg2 unsafe.Pointer) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_MoertLayerGetInfo_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_MoertLayerGetInfo_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -688,7 +688,7 @@ func MoertLayerWeight(arg1 uintptr, arg2 int32, arg3 int32, arg4 unsafe.Pointer)
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_MoertLayerWeight_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_MoertLayerWeight_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -699,7 +699,7 @@ func MoertLayerWorkspaceSize(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Poin
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertLayerWorkspaceSize_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertLayerWorkspaceSize_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -710,7 +710,7 @@ func MoertLayerForward(arg1 uintptr, arg2 uintptr, arg3 unsafe.Pointer) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertLayerForward_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertLayerForward_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -721,7 +721,7 @@ func MoertRouterCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertRouterCreate_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertRouterCreate_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -729,12 +729,12 @@ func MoertRouterCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (
 
 func MoertRouterRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertRouterRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertRouterRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertRouterRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertRouterRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertRouterRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertRouterWorkspaceSize(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (_swig_ret error) {
@@ -742,7 +742,7 @@ func MoertRouterWorkspaceSize(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Poi
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertRouterWorkspaceSize_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertRouterWorkspaceSize_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -753,7 +753,7 @@ func MoertRouterForward(arg1 uintptr, arg2 uintptr, arg3 unsafe.Pointer) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertRouterForward_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertRouterForward_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -764,7 +764,7 @@ func MoertGateCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (_s
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertGateCreate_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertGateCreate_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -772,12 +772,12 @@ func MoertGateCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer) (_s
 
 func MoertGateRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertGateRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertGateRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertGateRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertGateRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertGateRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertGateForward(arg1 uintptr, arg2 uintptr, arg3 unsafe.Pointer) (_swig_ret error) {
@@ -785,7 +785,7 @@ func MoertGateForward(arg1 uintptr, arg2 uintptr, arg3 unsafe.Pointer) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertGateForward_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertGateForward_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -796,7 +796,7 @@ func MoertLayerSavedSize(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertLayerSavedSize_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertLayerSavedSize_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -807,7 +807,7 @@ func MoertLayerBackwardWorkspaceSize(arg1 uintptr, arg2 unsafe.Pointer, arg3 uns
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertLayerBackwardWorkspaceSize_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertLayerBackwardWorkspaceSize_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -818,7 +818,7 @@ func MoertLayerBackward(arg1 uintptr, arg2 uintptr, arg3 unsafe.Pointer) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertLayerBackward_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertLayerBackward_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -829,7 +829,7 @@ func MoertOptimizerCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_MoertOptimizerCreate_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_MoertOptimizerCreate_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -837,12 +837,12 @@ func MoertOptimizerCreate(arg1 uintptr, arg2 unsafe.Pointer, arg3 unsafe.Pointer
 
 func MoertOptimizerRetain(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertOptimizerRetain_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertOptimizerRetain_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertOptimizerRelease(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_MoertOptimizerRelease_capi_74796123c6779384(C.uintptr_t(_swig_i_0))
+	C._wrap_MoertOptimizerRelease_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0))
 }
 
 func MoertOptimizerStep(arg1 uintptr, arg2 uintptr, arg3 unsafe.Pointer, arg4 uint32, arg5 unsafe.Pointer, arg6 uint32) (_swig_ret error) {
@@ -853,7 +853,7 @@ func MoertOptimizerStep(arg1 uintptr, arg2 uintptr, arg3 unsafe.Pointer, arg4 ui
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_MoertOptimizerStep_capi_74796123c6779384(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2), C.int(_swig_i_3), C.swig_voidp(_swig_i_4), C.int(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_MoertOptimizerStep_capi_c3be3e800bf8ed55(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2), C.int(_swig_i_3), C.swig_voidp(_swig_i_4), C.int(_swig_i_5)))
 	var swig_r_1 error
 	swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -861,160 +861,160 @@ func MoertOptimizerStep(arg1 uintptr, arg2 uintptr, arg3 unsafe.Pointer, arg4 ui
 
 func MoertErrorInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertErrorInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertErrorInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertAllocatorInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertAllocatorInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertAllocatorInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertLogSinkInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertLogSinkInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertLogSinkInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertSchedulerInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertSchedulerInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertSchedulerInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertRuntimeDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertRuntimeDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertRuntimeDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertDeviceInfoInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertDeviceInfoInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertDeviceInfoInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertDeviceDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertDeviceDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertDeviceDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertStreamDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertStreamDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertStreamDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertRoutingInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertRoutingInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertRoutingInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertActivationInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertActivationInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertActivationInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertWeightInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertWeightInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertWeightInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertPackDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertPackDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertPackDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertPackResultInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertPackResultInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertPackResultInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertFileSourceInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertFileSourceInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertFileSourceInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertManifestDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertManifestDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertManifestDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertManifestInfoInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertManifestInfoInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertManifestInfoInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertFileInfoInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertFileInfoInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertFileInfoInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertTensorInfoInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertTensorInfoInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertTensorInfoInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertLayerInfoInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertLayerInfoInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertLayerInfoInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertWeightInfoInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertWeightInfoInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertWeightInfoInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertLayerDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertLayerDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertLayerDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertLayerOpenDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertLayerOpenDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertLayerOpenDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertLayerForwardArgsInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertLayerForwardArgsInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertLayerForwardArgsInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertRouterDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertRouterDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertRouterDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertRouterForwardArgsInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertRouterForwardArgsInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertRouterForwardArgsInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertGateDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertGateDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertGateDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertGateForwardArgsInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertGateForwardArgsInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertGateForwardArgsInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertGradientInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertGradientInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertGradientInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertLayerBackwardArgsInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertLayerBackwardArgsInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertLayerBackwardArgsInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertParameterInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertParameterInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertParameterInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertOptimizerCallbacksInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertOptimizerCallbacksInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertOptimizerCallbacksInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }
 
 func MoertOptimizerDescInit(arg1 unsafe.Pointer) {
 	_swig_i_0 := arg1
-	C._wrap_MoertOptimizerDescInit_capi_74796123c6779384(C.swig_voidp(_swig_i_0))
+	C._wrap_MoertOptimizerDescInit_capi_c3be3e800bf8ed55(C.swig_voidp(_swig_i_0))
 }

@@ -190,7 +190,7 @@ static moert_error *moert_go_failure(moert_status code, const moert_error *error
 extern "C" {
 #endif
 
-void _wrap_Swig_free_capi_74796123c6779384(void *_swig_go_0) {
+void _wrap_Swig_free_capi_c3be3e800bf8ed55(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -200,7 +200,7 @@ void _wrap_Swig_free_capi_74796123c6779384(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_capi_74796123c6779384(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_capi_c3be3e800bf8ed55(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -213,7 +213,7 @@ void *_wrap_Swig_malloc_capi_74796123c6779384(intgo _swig_go_0) {
 }
 
 
-int _wrap_MoertAbiVersion_capi_74796123c6779384() {
+int _wrap_MoertAbiVersion_capi_c3be3e800bf8ed55() {
   uint32_t result;
   int _swig_go_result;
   
@@ -224,7 +224,7 @@ int _wrap_MoertAbiVersion_capi_74796123c6779384() {
 }
 
 
-char *_wrap_MoertVersionString_capi_74796123c6779384() {
+char *_wrap_MoertVersionString_capi_c3be3e800bf8ed55() {
   char *result = 0 ;
   char *_swig_go_result;
   
@@ -235,7 +235,7 @@ char *_wrap_MoertVersionString_capi_74796123c6779384() {
 }
 
 
-char *_wrap_MoertStatusName_capi_74796123c6779384(int _swig_go_0) {
+char *_wrap_MoertStatusName_capi_c3be3e800bf8ed55(int _swig_go_0) {
   moert_status arg1 ;
   char *result = 0 ;
   char *_swig_go_result;
@@ -248,7 +248,7 @@ char *_wrap_MoertStatusName_capi_74796123c6779384(int _swig_go_0) {
 }
 
 
-char *_wrap_MoertDtypeName_capi_74796123c6779384(int _swig_go_0) {
+char *_wrap_MoertDtypeName_capi_c3be3e800bf8ed55(int _swig_go_0) {
   moert_dtype arg1 ;
   char *result = 0 ;
   char *_swig_go_result;
@@ -261,7 +261,7 @@ char *_wrap_MoertDtypeName_capi_74796123c6779384(int _swig_go_0) {
 }
 
 
-int _wrap_MoertDtypeBits_capi_74796123c6779384(int _swig_go_0) {
+int _wrap_MoertDtypeBits_capi_c3be3e800bf8ed55(int _swig_go_0) {
   moert_dtype arg1 ;
   uint32_t result;
   int _swig_go_result;
@@ -274,7 +274,7 @@ int _wrap_MoertDtypeBits_capi_74796123c6779384(int _swig_go_0) {
 }
 
 
-void _wrap_MoertMatrixInit_capi_74796123c6779384(moert_matrix *_swig_go_0, void *_swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4) {
+void _wrap_MoertMatrixInit_capi_c3be3e800bf8ed55(moert_matrix *_swig_go_0, void *_swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4) {
   moert_matrix *arg1 = (moert_matrix *) 0 ;
   void *arg2 = (void *) 0 ;
   int64_t arg3 ;
@@ -292,7 +292,7 @@ void _wrap_MoertMatrixInit_capi_74796123c6779384(moert_matrix *_swig_go_0, void 
 }
 
 
-char *_wrap_MoertRuntimeCreate_capi_74796123c6779384(moert_runtime_desc *_swig_go_0, moert_runtime **_swig_go_1) {
+char *_wrap_MoertRuntimeCreate_capi_c3be3e800bf8ed55(moert_runtime_desc *_swig_go_0, moert_runtime **_swig_go_1) {
   moert_runtime_desc *arg1 = (moert_runtime_desc *) 0 ;
   moert_runtime **arg2 = (moert_runtime **) 0 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -316,7 +316,7 @@ char *_wrap_MoertRuntimeCreate_capi_74796123c6779384(moert_runtime_desc *_swig_g
 }
 
 
-void _wrap_MoertRuntimeRetain_capi_74796123c6779384(moert_runtime *_swig_go_0) {
+void _wrap_MoertRuntimeRetain_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0) {
   moert_runtime *arg1 = (moert_runtime *) 0 ;
   
   arg1 = (moert_runtime *)_swig_go_0; 
@@ -326,7 +326,7 @@ void _wrap_MoertRuntimeRetain_capi_74796123c6779384(moert_runtime *_swig_go_0) {
 }
 
 
-void _wrap_MoertRuntimeRelease_capi_74796123c6779384(moert_runtime *_swig_go_0) {
+void _wrap_MoertRuntimeRelease_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0) {
   moert_runtime *arg1 = (moert_runtime *) 0 ;
   
   arg1 = (moert_runtime *)_swig_go_0; 
@@ -336,7 +336,7 @@ void _wrap_MoertRuntimeRelease_capi_74796123c6779384(moert_runtime *_swig_go_0) 
 }
 
 
-char *_wrap_MoertRuntimeNumDevices_capi_74796123c6779384(moert_runtime *_swig_go_0, uint32_t *_swig_go_1) {
+char *_wrap_MoertRuntimeNumDevices_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0, uint32_t *_swig_go_1) {
   moert_runtime *arg1 = (moert_runtime *) 0 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -360,7 +360,7 @@ char *_wrap_MoertRuntimeNumDevices_capi_74796123c6779384(moert_runtime *_swig_go
 }
 
 
-char *_wrap_MoertRuntimeDeviceInfo_capi_74796123c6779384(moert_runtime *_swig_go_0, int _swig_go_1, moert_device_info *_swig_go_2) {
+char *_wrap_MoertRuntimeDeviceInfo_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0, int _swig_go_1, moert_device_info *_swig_go_2) {
   moert_runtime *arg1 = (moert_runtime *) 0 ;
   uint32_t arg2 ;
   moert_device_info *arg3 = (moert_device_info *) 0 ;
@@ -386,7 +386,7 @@ char *_wrap_MoertRuntimeDeviceInfo_capi_74796123c6779384(moert_runtime *_swig_go
 }
 
 
-char *_wrap_MoertDeviceCreate_capi_74796123c6779384(moert_runtime *_swig_go_0, char *_swig_go_1, moert_device_desc *_swig_go_2, moert_device **_swig_go_3) {
+char *_wrap_MoertDeviceCreate_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0, char *_swig_go_1, moert_device_desc *_swig_go_2, moert_device **_swig_go_3) {
   moert_runtime *arg1 = (moert_runtime *) 0 ;
   char *arg2 = (char *) 0 ;
   moert_device_desc *arg3 = (moert_device_desc *) 0 ;
@@ -415,7 +415,7 @@ char *_wrap_MoertDeviceCreate_capi_74796123c6779384(moert_runtime *_swig_go_0, c
 }
 
 
-void _wrap_MoertDeviceRetain_capi_74796123c6779384(moert_device *_swig_go_0) {
+void _wrap_MoertDeviceRetain_capi_c3be3e800bf8ed55(moert_device *_swig_go_0) {
   moert_device *arg1 = (moert_device *) 0 ;
   
   arg1 = (moert_device *)_swig_go_0; 
@@ -425,7 +425,7 @@ void _wrap_MoertDeviceRetain_capi_74796123c6779384(moert_device *_swig_go_0) {
 }
 
 
-void _wrap_MoertDeviceRelease_capi_74796123c6779384(moert_device *_swig_go_0) {
+void _wrap_MoertDeviceRelease_capi_c3be3e800bf8ed55(moert_device *_swig_go_0) {
   moert_device *arg1 = (moert_device *) 0 ;
   
   arg1 = (moert_device *)_swig_go_0; 
@@ -435,7 +435,7 @@ void _wrap_MoertDeviceRelease_capi_74796123c6779384(moert_device *_swig_go_0) {
 }
 
 
-char *_wrap_MoertDeviceGetInfo_capi_74796123c6779384(moert_device *_swig_go_0, moert_device_info *_swig_go_1) {
+char *_wrap_MoertDeviceGetInfo_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert_device_info *_swig_go_1) {
   moert_device *arg1 = (moert_device *) 0 ;
   moert_device_info *arg2 = (moert_device_info *) 0 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -459,7 +459,7 @@ char *_wrap_MoertDeviceGetInfo_capi_74796123c6779384(moert_device *_swig_go_0, m
 }
 
 
-char *_wrap_MoertDeviceAlloc_capi_74796123c6779384(moert_device *_swig_go_0, long long _swig_go_1, void **_swig_go_2) {
+char *_wrap_MoertDeviceAlloc_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, long long _swig_go_1, void **_swig_go_2) {
   moert_device *arg1 = (moert_device *) 0 ;
   uint64_t arg2 ;
   void **arg3 = (void **) 0 ;
@@ -485,7 +485,7 @@ char *_wrap_MoertDeviceAlloc_capi_74796123c6779384(moert_device *_swig_go_0, lon
 }
 
 
-void _wrap_MoertDeviceFree_capi_74796123c6779384(moert_device *_swig_go_0, void *_swig_go_1) {
+void _wrap_MoertDeviceFree_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, void *_swig_go_1) {
   moert_device *arg1 = (moert_device *) 0 ;
   void *arg2 = (void *) 0 ;
   
@@ -497,7 +497,7 @@ void _wrap_MoertDeviceFree_capi_74796123c6779384(moert_device *_swig_go_0, void 
 }
 
 
-char *_wrap_MoertHostAlloc_capi_74796123c6779384(moert_device *_swig_go_0, long long _swig_go_1, void **_swig_go_2) {
+char *_wrap_MoertHostAlloc_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, long long _swig_go_1, void **_swig_go_2) {
   moert_device *arg1 = (moert_device *) 0 ;
   uint64_t arg2 ;
   void **arg3 = (void **) 0 ;
@@ -523,7 +523,7 @@ char *_wrap_MoertHostAlloc_capi_74796123c6779384(moert_device *_swig_go_0, long 
 }
 
 
-void _wrap_MoertHostFree_capi_74796123c6779384(moert_device *_swig_go_0, void *_swig_go_1) {
+void _wrap_MoertHostFree_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, void *_swig_go_1) {
   moert_device *arg1 = (moert_device *) 0 ;
   void *arg2 = (void *) 0 ;
   
@@ -535,7 +535,7 @@ void _wrap_MoertHostFree_capi_74796123c6779384(moert_device *_swig_go_0, void *_
 }
 
 
-char *_wrap_MoertStreamCreate_capi_74796123c6779384(moert_device *_swig_go_0, moert_stream_desc *_swig_go_1, moert_stream **_swig_go_2) {
+char *_wrap_MoertStreamCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert_stream_desc *_swig_go_1, moert_stream **_swig_go_2) {
   moert_device *arg1 = (moert_device *) 0 ;
   moert_stream_desc *arg2 = (moert_stream_desc *) 0 ;
   moert_stream **arg3 = (moert_stream **) 0 ;
@@ -561,7 +561,7 @@ char *_wrap_MoertStreamCreate_capi_74796123c6779384(moert_device *_swig_go_0, mo
 }
 
 
-char *_wrap_MoertStreamImport_capi_74796123c6779384(moert_device *_swig_go_0, void *_swig_go_1, moert_stream **_swig_go_2) {
+char *_wrap_MoertStreamImport_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, void *_swig_go_1, moert_stream **_swig_go_2) {
   moert_device *arg1 = (moert_device *) 0 ;
   void *arg2 = (void *) 0 ;
   moert_stream **arg3 = (moert_stream **) 0 ;
@@ -587,7 +587,7 @@ char *_wrap_MoertStreamImport_capi_74796123c6779384(moert_device *_swig_go_0, vo
 }
 
 
-void _wrap_MoertStreamRetain_capi_74796123c6779384(moert_stream *_swig_go_0) {
+void _wrap_MoertStreamRetain_capi_c3be3e800bf8ed55(moert_stream *_swig_go_0) {
   moert_stream *arg1 = (moert_stream *) 0 ;
   
   arg1 = (moert_stream *)_swig_go_0; 
@@ -597,7 +597,7 @@ void _wrap_MoertStreamRetain_capi_74796123c6779384(moert_stream *_swig_go_0) {
 }
 
 
-void _wrap_MoertStreamRelease_capi_74796123c6779384(moert_stream *_swig_go_0) {
+void _wrap_MoertStreamRelease_capi_c3be3e800bf8ed55(moert_stream *_swig_go_0) {
   moert_stream *arg1 = (moert_stream *) 0 ;
   
   arg1 = (moert_stream *)_swig_go_0; 
@@ -607,7 +607,7 @@ void _wrap_MoertStreamRelease_capi_74796123c6779384(moert_stream *_swig_go_0) {
 }
 
 
-void *_wrap_MoertStreamNative_capi_74796123c6779384(moert_stream *_swig_go_0) {
+void *_wrap_MoertStreamNative_capi_c3be3e800bf8ed55(moert_stream *_swig_go_0) {
   moert_stream *arg1 = (moert_stream *) 0 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -620,7 +620,7 @@ void *_wrap_MoertStreamNative_capi_74796123c6779384(moert_stream *_swig_go_0) {
 }
 
 
-char *_wrap_MoertStreamCopy_capi_74796123c6779384(moert_stream *_swig_go_0, void *_swig_go_1, void *_swig_go_2, long long _swig_go_3) {
+char *_wrap_MoertStreamCopy_capi_c3be3e800bf8ed55(moert_stream *_swig_go_0, void *_swig_go_1, void *_swig_go_2, long long _swig_go_3) {
   moert_stream *arg1 = (moert_stream *) 0 ;
   void *arg2 = (void *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -648,7 +648,7 @@ char *_wrap_MoertStreamCopy_capi_74796123c6779384(moert_stream *_swig_go_0, void
 }
 
 
-char *_wrap_MoertStreamReserve_capi_74796123c6779384(moert_stream *_swig_go_0, long long _swig_go_1) {
+char *_wrap_MoertStreamReserve_capi_c3be3e800bf8ed55(moert_stream *_swig_go_0, long long _swig_go_1) {
   moert_stream *arg1 = (moert_stream *) 0 ;
   uint64_t arg2 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -672,7 +672,7 @@ char *_wrap_MoertStreamReserve_capi_74796123c6779384(moert_stream *_swig_go_0, l
 }
 
 
-char *_wrap_MoertStreamSynchronize_capi_74796123c6779384(moert_stream *_swig_go_0) {
+char *_wrap_MoertStreamSynchronize_capi_c3be3e800bf8ed55(moert_stream *_swig_go_0) {
   moert_stream *arg1 = (moert_stream *) 0 ;
   moert_error *arg2 = (moert_error *) 0 ;
   moert_error failure2 ;
@@ -694,7 +694,7 @@ char *_wrap_MoertStreamSynchronize_capi_74796123c6779384(moert_stream *_swig_go_
 }
 
 
-char *_wrap_MoertStreamCheck_capi_74796123c6779384(moert_stream *_swig_go_0) {
+char *_wrap_MoertStreamCheck_capi_c3be3e800bf8ed55(moert_stream *_swig_go_0) {
   moert_stream *arg1 = (moert_stream *) 0 ;
   moert_error *arg2 = (moert_error *) 0 ;
   moert_error failure2 ;
@@ -716,7 +716,7 @@ char *_wrap_MoertStreamCheck_capi_74796123c6779384(moert_stream *_swig_go_0) {
 }
 
 
-char *_wrap_MoertEventCreate_capi_74796123c6779384(moert_device *_swig_go_0, moert_event **_swig_go_1) {
+char *_wrap_MoertEventCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert_event **_swig_go_1) {
   moert_device *arg1 = (moert_device *) 0 ;
   moert_event **arg2 = (moert_event **) 0 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -740,7 +740,7 @@ char *_wrap_MoertEventCreate_capi_74796123c6779384(moert_device *_swig_go_0, moe
 }
 
 
-void _wrap_MoertEventRetain_capi_74796123c6779384(moert_event *_swig_go_0) {
+void _wrap_MoertEventRetain_capi_c3be3e800bf8ed55(moert_event *_swig_go_0) {
   moert_event *arg1 = (moert_event *) 0 ;
   
   arg1 = (moert_event *)_swig_go_0; 
@@ -750,7 +750,7 @@ void _wrap_MoertEventRetain_capi_74796123c6779384(moert_event *_swig_go_0) {
 }
 
 
-void _wrap_MoertEventRelease_capi_74796123c6779384(moert_event *_swig_go_0) {
+void _wrap_MoertEventRelease_capi_c3be3e800bf8ed55(moert_event *_swig_go_0) {
   moert_event *arg1 = (moert_event *) 0 ;
   
   arg1 = (moert_event *)_swig_go_0; 
@@ -760,7 +760,7 @@ void _wrap_MoertEventRelease_capi_74796123c6779384(moert_event *_swig_go_0) {
 }
 
 
-char *_wrap_MoertEventRecord_capi_74796123c6779384(moert_event *_swig_go_0, moert_stream *_swig_go_1) {
+char *_wrap_MoertEventRecord_capi_c3be3e800bf8ed55(moert_event *_swig_go_0, moert_stream *_swig_go_1) {
   moert_event *arg1 = (moert_event *) 0 ;
   moert_stream *arg2 = (moert_stream *) 0 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -784,7 +784,7 @@ char *_wrap_MoertEventRecord_capi_74796123c6779384(moert_event *_swig_go_0, moer
 }
 
 
-char *_wrap_MoertEventQuery_capi_74796123c6779384(moert_event *_swig_go_0) {
+char *_wrap_MoertEventQuery_capi_c3be3e800bf8ed55(moert_event *_swig_go_0) {
   moert_event *arg1 = (moert_event *) 0 ;
   moert_error *arg2 = (moert_error *) 0 ;
   moert_error failure2 ;
@@ -806,7 +806,7 @@ char *_wrap_MoertEventQuery_capi_74796123c6779384(moert_event *_swig_go_0) {
 }
 
 
-char *_wrap_MoertEventWait_capi_74796123c6779384(moert_event *_swig_go_0) {
+char *_wrap_MoertEventWait_capi_c3be3e800bf8ed55(moert_event *_swig_go_0) {
   moert_event *arg1 = (moert_event *) 0 ;
   moert_error *arg2 = (moert_error *) 0 ;
   moert_error failure2 ;
@@ -828,7 +828,7 @@ char *_wrap_MoertEventWait_capi_74796123c6779384(moert_event *_swig_go_0) {
 }
 
 
-char *_wrap_MoertStreamWaitEvent_capi_74796123c6779384(moert_stream *_swig_go_0, moert_event *_swig_go_1) {
+char *_wrap_MoertStreamWaitEvent_capi_c3be3e800bf8ed55(moert_stream *_swig_go_0, moert_event *_swig_go_1) {
   moert_stream *arg1 = (moert_stream *) 0 ;
   moert_event *arg2 = (moert_event *) 0 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -852,7 +852,7 @@ char *_wrap_MoertStreamWaitEvent_capi_74796123c6779384(moert_stream *_swig_go_0,
 }
 
 
-char *_wrap_MoertManifestPack_capi_74796123c6779384(moert_runtime *_swig_go_0, moert_pack_desc *_swig_go_1, moert_pack_result *_swig_go_2) {
+char *_wrap_MoertManifestPack_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0, moert_pack_desc *_swig_go_1, moert_pack_result *_swig_go_2) {
   moert_runtime *arg1 = (moert_runtime *) 0 ;
   moert_pack_desc *arg2 = (moert_pack_desc *) 0 ;
   moert_pack_result *arg3 = (moert_pack_result *) 0 ;
@@ -878,7 +878,7 @@ char *_wrap_MoertManifestPack_capi_74796123c6779384(moert_runtime *_swig_go_0, m
 }
 
 
-char *_wrap_MoertFamilyNames_capi_74796123c6779384() {
+char *_wrap_MoertFamilyNames_capi_c3be3e800bf8ed55() {
   char *result = 0 ;
   char *_swig_go_result;
   
@@ -889,7 +889,7 @@ char *_wrap_MoertFamilyNames_capi_74796123c6779384() {
 }
 
 
-char *_wrap_MoertManifestOpen_capi_74796123c6779384(moert_runtime *_swig_go_0, moert_manifest_desc *_swig_go_1, moert_manifest **_swig_go_2) {
+char *_wrap_MoertManifestOpen_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0, moert_manifest_desc *_swig_go_1, moert_manifest **_swig_go_2) {
   moert_runtime *arg1 = (moert_runtime *) 0 ;
   moert_manifest_desc *arg2 = (moert_manifest_desc *) 0 ;
   moert_manifest **arg3 = (moert_manifest **) 0 ;
@@ -915,7 +915,7 @@ char *_wrap_MoertManifestOpen_capi_74796123c6779384(moert_runtime *_swig_go_0, m
 }
 
 
-void _wrap_MoertManifestRetain_capi_74796123c6779384(moert_manifest *_swig_go_0) {
+void _wrap_MoertManifestRetain_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   
   arg1 = (moert_manifest *)_swig_go_0; 
@@ -925,7 +925,7 @@ void _wrap_MoertManifestRetain_capi_74796123c6779384(moert_manifest *_swig_go_0)
 }
 
 
-void _wrap_MoertManifestRelease_capi_74796123c6779384(moert_manifest *_swig_go_0) {
+void _wrap_MoertManifestRelease_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   
   arg1 = (moert_manifest *)_swig_go_0; 
@@ -935,7 +935,7 @@ void _wrap_MoertManifestRelease_capi_74796123c6779384(moert_manifest *_swig_go_0
 }
 
 
-char *_wrap_MoertManifestVerify_capi_74796123c6779384(moert_manifest *_swig_go_0, moert_progress_fn _swig_go_1, void *_swig_go_2) {
+char *_wrap_MoertManifestVerify_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, moert_progress_fn _swig_go_1, void *_swig_go_2) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   moert_progress_fn arg2 = (moert_progress_fn) 0 ;
   void *arg3 = (void *) 0 ;
@@ -961,7 +961,7 @@ char *_wrap_MoertManifestVerify_capi_74796123c6779384(moert_manifest *_swig_go_0
 }
 
 
-char *_wrap_MoertManifestGetInfo_capi_74796123c6779384(moert_manifest *_swig_go_0, moert_manifest_info *_swig_go_1) {
+char *_wrap_MoertManifestGetInfo_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, moert_manifest_info *_swig_go_1) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   moert_manifest_info *arg2 = (moert_manifest_info *) 0 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -985,7 +985,7 @@ char *_wrap_MoertManifestGetInfo_capi_74796123c6779384(moert_manifest *_swig_go_
 }
 
 
-char *_wrap_MoertManifestFile_capi_74796123c6779384(moert_manifest *_swig_go_0, int _swig_go_1, moert_file_info *_swig_go_2) {
+char *_wrap_MoertManifestFile_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, int _swig_go_1, moert_file_info *_swig_go_2) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   uint32_t arg2 ;
   moert_file_info *arg3 = (moert_file_info *) 0 ;
@@ -1011,7 +1011,7 @@ char *_wrap_MoertManifestFile_capi_74796123c6779384(moert_manifest *_swig_go_0, 
 }
 
 
-char *_wrap_MoertManifestTensor_capi_74796123c6779384(moert_manifest *_swig_go_0, long long _swig_go_1, moert_tensor_info *_swig_go_2) {
+char *_wrap_MoertManifestTensor_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, long long _swig_go_1, moert_tensor_info *_swig_go_2) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   uint64_t arg2 ;
   moert_tensor_info *arg3 = (moert_tensor_info *) 0 ;
@@ -1037,7 +1037,7 @@ char *_wrap_MoertManifestTensor_capi_74796123c6779384(moert_manifest *_swig_go_0
 }
 
 
-char *_wrap_MoertManifestFindTensor_capi_74796123c6779384(moert_manifest *_swig_go_0, char *_swig_go_1, uint64_t *_swig_go_2) {
+char *_wrap_MoertManifestFindTensor_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, char *_swig_go_1, uint64_t *_swig_go_2) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1064,7 +1064,7 @@ char *_wrap_MoertManifestFindTensor_capi_74796123c6779384(moert_manifest *_swig_
 }
 
 
-char *_wrap_MoertManifestTensorData_capi_74796123c6779384(moert_manifest *_swig_go_0, long long _swig_go_1, void **_swig_go_2) {
+char *_wrap_MoertManifestTensorData_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, long long _swig_go_1, void **_swig_go_2) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   uint64_t arg2 ;
   void **arg3 = (void **) 0 ;
@@ -1090,7 +1090,7 @@ char *_wrap_MoertManifestTensorData_capi_74796123c6779384(moert_manifest *_swig_
 }
 
 
-char *_wrap_MoertManifestLayer_capi_74796123c6779384(moert_manifest *_swig_go_0, int _swig_go_1, moert_layer_info *_swig_go_2) {
+char *_wrap_MoertManifestLayer_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, int _swig_go_1, moert_layer_info *_swig_go_2) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   uint32_t arg2 ;
   moert_layer_info *arg3 = (moert_layer_info *) 0 ;
@@ -1116,7 +1116,7 @@ char *_wrap_MoertManifestLayer_capi_74796123c6779384(moert_manifest *_swig_go_0,
 }
 
 
-char *_wrap_MoertManifestFindLayer_capi_74796123c6779384(moert_manifest *_swig_go_0, int _swig_go_1, uint32_t *_swig_go_2) {
+char *_wrap_MoertManifestFindLayer_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, int _swig_go_1, uint32_t *_swig_go_2) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   int32_t arg2 ;
   uint32_t *arg3 = (uint32_t *) 0 ;
@@ -1142,7 +1142,7 @@ char *_wrap_MoertManifestFindLayer_capi_74796123c6779384(moert_manifest *_swig_g
 }
 
 
-char *_wrap_MoertManifestLayerRouting_capi_74796123c6779384(moert_manifest *_swig_go_0, int _swig_go_1, moert_routing *_swig_go_2) {
+char *_wrap_MoertManifestLayerRouting_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, int _swig_go_1, moert_routing *_swig_go_2) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   uint32_t arg2 ;
   moert_routing *arg3 = (moert_routing *) 0 ;
@@ -1168,7 +1168,7 @@ char *_wrap_MoertManifestLayerRouting_capi_74796123c6779384(moert_manifest *_swi
 }
 
 
-char *_wrap_MoertManifestLayerActivation_capi_74796123c6779384(moert_manifest *_swig_go_0, int _swig_go_1, moert_activation *_swig_go_2, moert_activation *_swig_go_3) {
+char *_wrap_MoertManifestLayerActivation_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, int _swig_go_1, moert_activation *_swig_go_2, moert_activation *_swig_go_3) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   uint32_t arg2 ;
   moert_activation *arg3 = (moert_activation *) 0 ;
@@ -1196,7 +1196,7 @@ char *_wrap_MoertManifestLayerActivation_capi_74796123c6779384(moert_manifest *_
 }
 
 
-char *_wrap_MoertManifestLayerWeight_capi_74796123c6779384(moert_manifest *_swig_go_0, int _swig_go_1, int _swig_go_2, moert_weight_info *_swig_go_3) {
+char *_wrap_MoertManifestLayerWeight_capi_c3be3e800bf8ed55(moert_manifest *_swig_go_0, int _swig_go_1, int _swig_go_2, moert_weight_info *_swig_go_3) {
   moert_manifest *arg1 = (moert_manifest *) 0 ;
   uint32_t arg2 ;
   uint32_t arg3 ;
@@ -1224,7 +1224,7 @@ char *_wrap_MoertManifestLayerWeight_capi_74796123c6779384(moert_manifest *_swig
 }
 
 
-char *_wrap_MoertLayerCreate_capi_74796123c6779384(moert_device *_swig_go_0, moert_layer_desc *_swig_go_1, moert_layer **_swig_go_2) {
+char *_wrap_MoertLayerCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert_layer_desc *_swig_go_1, moert_layer **_swig_go_2) {
   moert_device *arg1 = (moert_device *) 0 ;
   moert_layer_desc *arg2 = (moert_layer_desc *) 0 ;
   moert_layer **arg3 = (moert_layer **) 0 ;
@@ -1250,7 +1250,7 @@ char *_wrap_MoertLayerCreate_capi_74796123c6779384(moert_device *_swig_go_0, moe
 }
 
 
-char *_wrap_MoertLayerOpen_capi_74796123c6779384(moert_device *_swig_go_0, moert_manifest *_swig_go_1, int _swig_go_2, moert_layer_open_desc *_swig_go_3, moert_layer **_swig_go_4) {
+char *_wrap_MoertLayerOpen_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert_manifest *_swig_go_1, int _swig_go_2, moert_layer_open_desc *_swig_go_3, moert_layer **_swig_go_4) {
   moert_device *arg1 = (moert_device *) 0 ;
   moert_manifest *arg2 = (moert_manifest *) 0 ;
   uint32_t arg3 ;
@@ -1280,7 +1280,7 @@ char *_wrap_MoertLayerOpen_capi_74796123c6779384(moert_device *_swig_go_0, moert
 }
 
 
-void _wrap_MoertLayerRetain_capi_74796123c6779384(moert_layer *_swig_go_0) {
+void _wrap_MoertLayerRetain_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   
   arg1 = (moert_layer *)_swig_go_0; 
@@ -1290,7 +1290,7 @@ void _wrap_MoertLayerRetain_capi_74796123c6779384(moert_layer *_swig_go_0) {
 }
 
 
-void _wrap_MoertLayerRelease_capi_74796123c6779384(moert_layer *_swig_go_0) {
+void _wrap_MoertLayerRelease_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   
   arg1 = (moert_layer *)_swig_go_0; 
@@ -1300,7 +1300,7 @@ void _wrap_MoertLayerRelease_capi_74796123c6779384(moert_layer *_swig_go_0) {
 }
 
 
-char *_wrap_MoertLayerGetInfo_capi_74796123c6779384(moert_layer *_swig_go_0, moert_layer_info *_swig_go_1) {
+char *_wrap_MoertLayerGetInfo_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0, moert_layer_info *_swig_go_1) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   moert_layer_info *arg2 = (moert_layer_info *) 0 ;
   moert_error *arg3 = (moert_error *) 0 ;
@@ -1324,7 +1324,7 @@ char *_wrap_MoertLayerGetInfo_capi_74796123c6779384(moert_layer *_swig_go_0, moe
 }
 
 
-char *_wrap_MoertLayerWeight_capi_74796123c6779384(moert_layer *_swig_go_0, int _swig_go_1, int _swig_go_2, moert_matrix *_swig_go_3) {
+char *_wrap_MoertLayerWeight_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0, int _swig_go_1, int _swig_go_2, moert_matrix *_swig_go_3) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   moert_role arg2 ;
   int32_t arg3 ;
@@ -1352,7 +1352,7 @@ char *_wrap_MoertLayerWeight_capi_74796123c6779384(moert_layer *_swig_go_0, int 
 }
 
 
-char *_wrap_MoertLayerWorkspaceSize_capi_74796123c6779384(moert_layer *_swig_go_0, moert_layer_forward_args *_swig_go_1, uint64_t *_swig_go_2) {
+char *_wrap_MoertLayerWorkspaceSize_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0, moert_layer_forward_args *_swig_go_1, uint64_t *_swig_go_2) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   moert_layer_forward_args *arg2 = (moert_layer_forward_args *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1378,7 +1378,7 @@ char *_wrap_MoertLayerWorkspaceSize_capi_74796123c6779384(moert_layer *_swig_go_
 }
 
 
-char *_wrap_MoertLayerForward_capi_74796123c6779384(moert_layer *_swig_go_0, moert_stream *_swig_go_1, moert_layer_forward_args *_swig_go_2) {
+char *_wrap_MoertLayerForward_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0, moert_stream *_swig_go_1, moert_layer_forward_args *_swig_go_2) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   moert_stream *arg2 = (moert_stream *) 0 ;
   moert_layer_forward_args *arg3 = (moert_layer_forward_args *) 0 ;
@@ -1404,7 +1404,7 @@ char *_wrap_MoertLayerForward_capi_74796123c6779384(moert_layer *_swig_go_0, moe
 }
 
 
-char *_wrap_MoertRouterCreate_capi_74796123c6779384(moert_device *_swig_go_0, moert_router_desc *_swig_go_1, moert_router **_swig_go_2) {
+char *_wrap_MoertRouterCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert_router_desc *_swig_go_1, moert_router **_swig_go_2) {
   moert_device *arg1 = (moert_device *) 0 ;
   moert_router_desc *arg2 = (moert_router_desc *) 0 ;
   moert_router **arg3 = (moert_router **) 0 ;
@@ -1430,7 +1430,7 @@ char *_wrap_MoertRouterCreate_capi_74796123c6779384(moert_device *_swig_go_0, mo
 }
 
 
-void _wrap_MoertRouterRetain_capi_74796123c6779384(moert_router *_swig_go_0) {
+void _wrap_MoertRouterRetain_capi_c3be3e800bf8ed55(moert_router *_swig_go_0) {
   moert_router *arg1 = (moert_router *) 0 ;
   
   arg1 = (moert_router *)_swig_go_0; 
@@ -1440,7 +1440,7 @@ void _wrap_MoertRouterRetain_capi_74796123c6779384(moert_router *_swig_go_0) {
 }
 
 
-void _wrap_MoertRouterRelease_capi_74796123c6779384(moert_router *_swig_go_0) {
+void _wrap_MoertRouterRelease_capi_c3be3e800bf8ed55(moert_router *_swig_go_0) {
   moert_router *arg1 = (moert_router *) 0 ;
   
   arg1 = (moert_router *)_swig_go_0; 
@@ -1450,7 +1450,7 @@ void _wrap_MoertRouterRelease_capi_74796123c6779384(moert_router *_swig_go_0) {
 }
 
 
-char *_wrap_MoertRouterWorkspaceSize_capi_74796123c6779384(moert_router *_swig_go_0, moert_router_forward_args *_swig_go_1, uint64_t *_swig_go_2) {
+char *_wrap_MoertRouterWorkspaceSize_capi_c3be3e800bf8ed55(moert_router *_swig_go_0, moert_router_forward_args *_swig_go_1, uint64_t *_swig_go_2) {
   moert_router *arg1 = (moert_router *) 0 ;
   moert_router_forward_args *arg2 = (moert_router_forward_args *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1476,7 +1476,7 @@ char *_wrap_MoertRouterWorkspaceSize_capi_74796123c6779384(moert_router *_swig_g
 }
 
 
-char *_wrap_MoertRouterForward_capi_74796123c6779384(moert_router *_swig_go_0, moert_stream *_swig_go_1, moert_router_forward_args *_swig_go_2) {
+char *_wrap_MoertRouterForward_capi_c3be3e800bf8ed55(moert_router *_swig_go_0, moert_stream *_swig_go_1, moert_router_forward_args *_swig_go_2) {
   moert_router *arg1 = (moert_router *) 0 ;
   moert_stream *arg2 = (moert_stream *) 0 ;
   moert_router_forward_args *arg3 = (moert_router_forward_args *) 0 ;
@@ -1502,7 +1502,7 @@ char *_wrap_MoertRouterForward_capi_74796123c6779384(moert_router *_swig_go_0, m
 }
 
 
-char *_wrap_MoertGateCreate_capi_74796123c6779384(moert_device *_swig_go_0, moert_gate_desc *_swig_go_1, moert_gate **_swig_go_2) {
+char *_wrap_MoertGateCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert_gate_desc *_swig_go_1, moert_gate **_swig_go_2) {
   moert_device *arg1 = (moert_device *) 0 ;
   moert_gate_desc *arg2 = (moert_gate_desc *) 0 ;
   moert_gate **arg3 = (moert_gate **) 0 ;
@@ -1528,7 +1528,7 @@ char *_wrap_MoertGateCreate_capi_74796123c6779384(moert_device *_swig_go_0, moer
 }
 
 
-void _wrap_MoertGateRetain_capi_74796123c6779384(moert_gate *_swig_go_0) {
+void _wrap_MoertGateRetain_capi_c3be3e800bf8ed55(moert_gate *_swig_go_0) {
   moert_gate *arg1 = (moert_gate *) 0 ;
   
   arg1 = (moert_gate *)_swig_go_0; 
@@ -1538,7 +1538,7 @@ void _wrap_MoertGateRetain_capi_74796123c6779384(moert_gate *_swig_go_0) {
 }
 
 
-void _wrap_MoertGateRelease_capi_74796123c6779384(moert_gate *_swig_go_0) {
+void _wrap_MoertGateRelease_capi_c3be3e800bf8ed55(moert_gate *_swig_go_0) {
   moert_gate *arg1 = (moert_gate *) 0 ;
   
   arg1 = (moert_gate *)_swig_go_0; 
@@ -1548,7 +1548,7 @@ void _wrap_MoertGateRelease_capi_74796123c6779384(moert_gate *_swig_go_0) {
 }
 
 
-char *_wrap_MoertGateForward_capi_74796123c6779384(moert_gate *_swig_go_0, moert_stream *_swig_go_1, moert_gate_forward_args *_swig_go_2) {
+char *_wrap_MoertGateForward_capi_c3be3e800bf8ed55(moert_gate *_swig_go_0, moert_stream *_swig_go_1, moert_gate_forward_args *_swig_go_2) {
   moert_gate *arg1 = (moert_gate *) 0 ;
   moert_stream *arg2 = (moert_stream *) 0 ;
   moert_gate_forward_args *arg3 = (moert_gate_forward_args *) 0 ;
@@ -1574,7 +1574,7 @@ char *_wrap_MoertGateForward_capi_74796123c6779384(moert_gate *_swig_go_0, moert
 }
 
 
-char *_wrap_MoertLayerSavedSize_capi_74796123c6779384(moert_layer *_swig_go_0, moert_layer_forward_args *_swig_go_1, uint64_t *_swig_go_2) {
+char *_wrap_MoertLayerSavedSize_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0, moert_layer_forward_args *_swig_go_1, uint64_t *_swig_go_2) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   moert_layer_forward_args *arg2 = (moert_layer_forward_args *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1600,7 +1600,7 @@ char *_wrap_MoertLayerSavedSize_capi_74796123c6779384(moert_layer *_swig_go_0, m
 }
 
 
-char *_wrap_MoertLayerBackwardWorkspaceSize_capi_74796123c6779384(moert_layer *_swig_go_0, moert_layer_backward_args *_swig_go_1, uint64_t *_swig_go_2) {
+char *_wrap_MoertLayerBackwardWorkspaceSize_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0, moert_layer_backward_args *_swig_go_1, uint64_t *_swig_go_2) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   moert_layer_backward_args *arg2 = (moert_layer_backward_args *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1626,7 +1626,7 @@ char *_wrap_MoertLayerBackwardWorkspaceSize_capi_74796123c6779384(moert_layer *_
 }
 
 
-char *_wrap_MoertLayerBackward_capi_74796123c6779384(moert_layer *_swig_go_0, moert_stream *_swig_go_1, moert_layer_backward_args *_swig_go_2) {
+char *_wrap_MoertLayerBackward_capi_c3be3e800bf8ed55(moert_layer *_swig_go_0, moert_stream *_swig_go_1, moert_layer_backward_args *_swig_go_2) {
   moert_layer *arg1 = (moert_layer *) 0 ;
   moert_stream *arg2 = (moert_stream *) 0 ;
   moert_layer_backward_args *arg3 = (moert_layer_backward_args *) 0 ;
@@ -1652,7 +1652,7 @@ char *_wrap_MoertLayerBackward_capi_74796123c6779384(moert_layer *_swig_go_0, mo
 }
 
 
-char *_wrap_MoertOptimizerCreate_capi_74796123c6779384(moert_device *_swig_go_0, moert_optimizer_desc *_swig_go_1, moert_optimizer **_swig_go_2) {
+char *_wrap_MoertOptimizerCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert_optimizer_desc *_swig_go_1, moert_optimizer **_swig_go_2) {
   moert_device *arg1 = (moert_device *) 0 ;
   moert_optimizer_desc *arg2 = (moert_optimizer_desc *) 0 ;
   moert_optimizer **arg3 = (moert_optimizer **) 0 ;
@@ -1678,7 +1678,7 @@ char *_wrap_MoertOptimizerCreate_capi_74796123c6779384(moert_device *_swig_go_0,
 }
 
 
-void _wrap_MoertOptimizerRetain_capi_74796123c6779384(moert_optimizer *_swig_go_0) {
+void _wrap_MoertOptimizerRetain_capi_c3be3e800bf8ed55(moert_optimizer *_swig_go_0) {
   moert_optimizer *arg1 = (moert_optimizer *) 0 ;
   
   arg1 = (moert_optimizer *)_swig_go_0; 
@@ -1688,7 +1688,7 @@ void _wrap_MoertOptimizerRetain_capi_74796123c6779384(moert_optimizer *_swig_go_
 }
 
 
-void _wrap_MoertOptimizerRelease_capi_74796123c6779384(moert_optimizer *_swig_go_0) {
+void _wrap_MoertOptimizerRelease_capi_c3be3e800bf8ed55(moert_optimizer *_swig_go_0) {
   moert_optimizer *arg1 = (moert_optimizer *) 0 ;
   
   arg1 = (moert_optimizer *)_swig_go_0; 
@@ -1698,7 +1698,7 @@ void _wrap_MoertOptimizerRelease_capi_74796123c6779384(moert_optimizer *_swig_go
 }
 
 
-char *_wrap_MoertOptimizerStep_capi_74796123c6779384(moert_optimizer *_swig_go_0, moert_stream *_swig_go_1, moert_parameter *_swig_go_2, int _swig_go_3, moert_option *_swig_go_4, int _swig_go_5) {
+char *_wrap_MoertOptimizerStep_capi_c3be3e800bf8ed55(moert_optimizer *_swig_go_0, moert_stream *_swig_go_1, moert_parameter *_swig_go_2, int _swig_go_3, moert_option *_swig_go_4, int _swig_go_5) {
   moert_optimizer *arg1 = (moert_optimizer *) 0 ;
   moert_stream *arg2 = (moert_stream *) 0 ;
   moert_parameter *arg3 = (moert_parameter *) 0 ;
@@ -1730,7 +1730,7 @@ char *_wrap_MoertOptimizerStep_capi_74796123c6779384(moert_optimizer *_swig_go_0
 }
 
 
-void _wrap_MoertErrorInit_capi_74796123c6779384(moert_error *_swig_go_0) {
+void _wrap_MoertErrorInit_capi_c3be3e800bf8ed55(moert_error *_swig_go_0) {
   moert_error *arg1 = (moert_error *) 0 ;
   
   arg1 = (moert_error *)_swig_go_0; 
@@ -1740,7 +1740,7 @@ void _wrap_MoertErrorInit_capi_74796123c6779384(moert_error *_swig_go_0) {
 }
 
 
-void _wrap_MoertAllocatorInit_capi_74796123c6779384(moert_allocator *_swig_go_0) {
+void _wrap_MoertAllocatorInit_capi_c3be3e800bf8ed55(moert_allocator *_swig_go_0) {
   moert_allocator *arg1 = (moert_allocator *) 0 ;
   
   arg1 = (moert_allocator *)_swig_go_0; 
@@ -1750,7 +1750,7 @@ void _wrap_MoertAllocatorInit_capi_74796123c6779384(moert_allocator *_swig_go_0)
 }
 
 
-void _wrap_MoertLogSinkInit_capi_74796123c6779384(moert_log_sink *_swig_go_0) {
+void _wrap_MoertLogSinkInit_capi_c3be3e800bf8ed55(moert_log_sink *_swig_go_0) {
   moert_log_sink *arg1 = (moert_log_sink *) 0 ;
   
   arg1 = (moert_log_sink *)_swig_go_0; 
@@ -1760,7 +1760,7 @@ void _wrap_MoertLogSinkInit_capi_74796123c6779384(moert_log_sink *_swig_go_0) {
 }
 
 
-void _wrap_MoertSchedulerInit_capi_74796123c6779384(moert_scheduler *_swig_go_0) {
+void _wrap_MoertSchedulerInit_capi_c3be3e800bf8ed55(moert_scheduler *_swig_go_0) {
   moert_scheduler *arg1 = (moert_scheduler *) 0 ;
   
   arg1 = (moert_scheduler *)_swig_go_0; 
@@ -1770,7 +1770,7 @@ void _wrap_MoertSchedulerInit_capi_74796123c6779384(moert_scheduler *_swig_go_0)
 }
 
 
-void _wrap_MoertRuntimeDescInit_capi_74796123c6779384(moert_runtime_desc *_swig_go_0) {
+void _wrap_MoertRuntimeDescInit_capi_c3be3e800bf8ed55(moert_runtime_desc *_swig_go_0) {
   moert_runtime_desc *arg1 = (moert_runtime_desc *) 0 ;
   
   arg1 = (moert_runtime_desc *)_swig_go_0; 
@@ -1780,7 +1780,7 @@ void _wrap_MoertRuntimeDescInit_capi_74796123c6779384(moert_runtime_desc *_swig_
 }
 
 
-void _wrap_MoertDeviceInfoInit_capi_74796123c6779384(moert_device_info *_swig_go_0) {
+void _wrap_MoertDeviceInfoInit_capi_c3be3e800bf8ed55(moert_device_info *_swig_go_0) {
   moert_device_info *arg1 = (moert_device_info *) 0 ;
   
   arg1 = (moert_device_info *)_swig_go_0; 
@@ -1790,7 +1790,7 @@ void _wrap_MoertDeviceInfoInit_capi_74796123c6779384(moert_device_info *_swig_go
 }
 
 
-void _wrap_MoertDeviceDescInit_capi_74796123c6779384(moert_device_desc *_swig_go_0) {
+void _wrap_MoertDeviceDescInit_capi_c3be3e800bf8ed55(moert_device_desc *_swig_go_0) {
   moert_device_desc *arg1 = (moert_device_desc *) 0 ;
   
   arg1 = (moert_device_desc *)_swig_go_0; 
@@ -1800,7 +1800,7 @@ void _wrap_MoertDeviceDescInit_capi_74796123c6779384(moert_device_desc *_swig_go
 }
 
 
-void _wrap_MoertStreamDescInit_capi_74796123c6779384(moert_stream_desc *_swig_go_0) {
+void _wrap_MoertStreamDescInit_capi_c3be3e800bf8ed55(moert_stream_desc *_swig_go_0) {
   moert_stream_desc *arg1 = (moert_stream_desc *) 0 ;
   
   arg1 = (moert_stream_desc *)_swig_go_0; 
@@ -1810,7 +1810,7 @@ void _wrap_MoertStreamDescInit_capi_74796123c6779384(moert_stream_desc *_swig_go
 }
 
 
-void _wrap_MoertRoutingInit_capi_74796123c6779384(moert_routing *_swig_go_0) {
+void _wrap_MoertRoutingInit_capi_c3be3e800bf8ed55(moert_routing *_swig_go_0) {
   moert_routing *arg1 = (moert_routing *) 0 ;
   
   arg1 = (moert_routing *)_swig_go_0; 
@@ -1820,7 +1820,7 @@ void _wrap_MoertRoutingInit_capi_74796123c6779384(moert_routing *_swig_go_0) {
 }
 
 
-void _wrap_MoertActivationInit_capi_74796123c6779384(moert_activation *_swig_go_0) {
+void _wrap_MoertActivationInit_capi_c3be3e800bf8ed55(moert_activation *_swig_go_0) {
   moert_activation *arg1 = (moert_activation *) 0 ;
   
   arg1 = (moert_activation *)_swig_go_0; 
@@ -1830,7 +1830,7 @@ void _wrap_MoertActivationInit_capi_74796123c6779384(moert_activation *_swig_go_
 }
 
 
-void _wrap_MoertWeightInit_capi_74796123c6779384(moert_weight *_swig_go_0) {
+void _wrap_MoertWeightInit_capi_c3be3e800bf8ed55(moert_weight *_swig_go_0) {
   moert_weight *arg1 = (moert_weight *) 0 ;
   
   arg1 = (moert_weight *)_swig_go_0; 
@@ -1840,7 +1840,7 @@ void _wrap_MoertWeightInit_capi_74796123c6779384(moert_weight *_swig_go_0) {
 }
 
 
-void _wrap_MoertPackDescInit_capi_74796123c6779384(moert_pack_desc *_swig_go_0) {
+void _wrap_MoertPackDescInit_capi_c3be3e800bf8ed55(moert_pack_desc *_swig_go_0) {
   moert_pack_desc *arg1 = (moert_pack_desc *) 0 ;
   
   arg1 = (moert_pack_desc *)_swig_go_0; 
@@ -1850,7 +1850,7 @@ void _wrap_MoertPackDescInit_capi_74796123c6779384(moert_pack_desc *_swig_go_0) 
 }
 
 
-void _wrap_MoertPackResultInit_capi_74796123c6779384(moert_pack_result *_swig_go_0) {
+void _wrap_MoertPackResultInit_capi_c3be3e800bf8ed55(moert_pack_result *_swig_go_0) {
   moert_pack_result *arg1 = (moert_pack_result *) 0 ;
   
   arg1 = (moert_pack_result *)_swig_go_0; 
@@ -1860,7 +1860,7 @@ void _wrap_MoertPackResultInit_capi_74796123c6779384(moert_pack_result *_swig_go
 }
 
 
-void _wrap_MoertFileSourceInit_capi_74796123c6779384(moert_file_source *_swig_go_0) {
+void _wrap_MoertFileSourceInit_capi_c3be3e800bf8ed55(moert_file_source *_swig_go_0) {
   moert_file_source *arg1 = (moert_file_source *) 0 ;
   
   arg1 = (moert_file_source *)_swig_go_0; 
@@ -1870,7 +1870,7 @@ void _wrap_MoertFileSourceInit_capi_74796123c6779384(moert_file_source *_swig_go
 }
 
 
-void _wrap_MoertManifestDescInit_capi_74796123c6779384(moert_manifest_desc *_swig_go_0) {
+void _wrap_MoertManifestDescInit_capi_c3be3e800bf8ed55(moert_manifest_desc *_swig_go_0) {
   moert_manifest_desc *arg1 = (moert_manifest_desc *) 0 ;
   
   arg1 = (moert_manifest_desc *)_swig_go_0; 
@@ -1880,7 +1880,7 @@ void _wrap_MoertManifestDescInit_capi_74796123c6779384(moert_manifest_desc *_swi
 }
 
 
-void _wrap_MoertManifestInfoInit_capi_74796123c6779384(moert_manifest_info *_swig_go_0) {
+void _wrap_MoertManifestInfoInit_capi_c3be3e800bf8ed55(moert_manifest_info *_swig_go_0) {
   moert_manifest_info *arg1 = (moert_manifest_info *) 0 ;
   
   arg1 = (moert_manifest_info *)_swig_go_0; 
@@ -1890,7 +1890,7 @@ void _wrap_MoertManifestInfoInit_capi_74796123c6779384(moert_manifest_info *_swi
 }
 
 
-void _wrap_MoertFileInfoInit_capi_74796123c6779384(moert_file_info *_swig_go_0) {
+void _wrap_MoertFileInfoInit_capi_c3be3e800bf8ed55(moert_file_info *_swig_go_0) {
   moert_file_info *arg1 = (moert_file_info *) 0 ;
   
   arg1 = (moert_file_info *)_swig_go_0; 
@@ -1900,7 +1900,7 @@ void _wrap_MoertFileInfoInit_capi_74796123c6779384(moert_file_info *_swig_go_0) 
 }
 
 
-void _wrap_MoertTensorInfoInit_capi_74796123c6779384(moert_tensor_info *_swig_go_0) {
+void _wrap_MoertTensorInfoInit_capi_c3be3e800bf8ed55(moert_tensor_info *_swig_go_0) {
   moert_tensor_info *arg1 = (moert_tensor_info *) 0 ;
   
   arg1 = (moert_tensor_info *)_swig_go_0; 
@@ -1910,7 +1910,7 @@ void _wrap_MoertTensorInfoInit_capi_74796123c6779384(moert_tensor_info *_swig_go
 }
 
 
-void _wrap_MoertLayerInfoInit_capi_74796123c6779384(moert_layer_info *_swig_go_0) {
+void _wrap_MoertLayerInfoInit_capi_c3be3e800bf8ed55(moert_layer_info *_swig_go_0) {
   moert_layer_info *arg1 = (moert_layer_info *) 0 ;
   
   arg1 = (moert_layer_info *)_swig_go_0; 
@@ -1920,7 +1920,7 @@ void _wrap_MoertLayerInfoInit_capi_74796123c6779384(moert_layer_info *_swig_go_0
 }
 
 
-void _wrap_MoertWeightInfoInit_capi_74796123c6779384(moert_weight_info *_swig_go_0) {
+void _wrap_MoertWeightInfoInit_capi_c3be3e800bf8ed55(moert_weight_info *_swig_go_0) {
   moert_weight_info *arg1 = (moert_weight_info *) 0 ;
   
   arg1 = (moert_weight_info *)_swig_go_0; 
@@ -1930,7 +1930,7 @@ void _wrap_MoertWeightInfoInit_capi_74796123c6779384(moert_weight_info *_swig_go
 }
 
 
-void _wrap_MoertLayerDescInit_capi_74796123c6779384(moert_layer_desc *_swig_go_0) {
+void _wrap_MoertLayerDescInit_capi_c3be3e800bf8ed55(moert_layer_desc *_swig_go_0) {
   moert_layer_desc *arg1 = (moert_layer_desc *) 0 ;
   
   arg1 = (moert_layer_desc *)_swig_go_0; 
@@ -1940,7 +1940,7 @@ void _wrap_MoertLayerDescInit_capi_74796123c6779384(moert_layer_desc *_swig_go_0
 }
 
 
-void _wrap_MoertLayerOpenDescInit_capi_74796123c6779384(moert_layer_open_desc *_swig_go_0) {
+void _wrap_MoertLayerOpenDescInit_capi_c3be3e800bf8ed55(moert_layer_open_desc *_swig_go_0) {
   moert_layer_open_desc *arg1 = (moert_layer_open_desc *) 0 ;
   
   arg1 = (moert_layer_open_desc *)_swig_go_0; 
@@ -1950,7 +1950,7 @@ void _wrap_MoertLayerOpenDescInit_capi_74796123c6779384(moert_layer_open_desc *_
 }
 
 
-void _wrap_MoertLayerForwardArgsInit_capi_74796123c6779384(moert_layer_forward_args *_swig_go_0) {
+void _wrap_MoertLayerForwardArgsInit_capi_c3be3e800bf8ed55(moert_layer_forward_args *_swig_go_0) {
   moert_layer_forward_args *arg1 = (moert_layer_forward_args *) 0 ;
   
   arg1 = (moert_layer_forward_args *)_swig_go_0; 
@@ -1960,7 +1960,7 @@ void _wrap_MoertLayerForwardArgsInit_capi_74796123c6779384(moert_layer_forward_a
 }
 
 
-void _wrap_MoertRouterDescInit_capi_74796123c6779384(moert_router_desc *_swig_go_0) {
+void _wrap_MoertRouterDescInit_capi_c3be3e800bf8ed55(moert_router_desc *_swig_go_0) {
   moert_router_desc *arg1 = (moert_router_desc *) 0 ;
   
   arg1 = (moert_router_desc *)_swig_go_0; 
@@ -1970,7 +1970,7 @@ void _wrap_MoertRouterDescInit_capi_74796123c6779384(moert_router_desc *_swig_go
 }
 
 
-void _wrap_MoertRouterForwardArgsInit_capi_74796123c6779384(moert_router_forward_args *_swig_go_0) {
+void _wrap_MoertRouterForwardArgsInit_capi_c3be3e800bf8ed55(moert_router_forward_args *_swig_go_0) {
   moert_router_forward_args *arg1 = (moert_router_forward_args *) 0 ;
   
   arg1 = (moert_router_forward_args *)_swig_go_0; 
@@ -1980,7 +1980,7 @@ void _wrap_MoertRouterForwardArgsInit_capi_74796123c6779384(moert_router_forward
 }
 
 
-void _wrap_MoertGateDescInit_capi_74796123c6779384(moert_gate_desc *_swig_go_0) {
+void _wrap_MoertGateDescInit_capi_c3be3e800bf8ed55(moert_gate_desc *_swig_go_0) {
   moert_gate_desc *arg1 = (moert_gate_desc *) 0 ;
   
   arg1 = (moert_gate_desc *)_swig_go_0; 
@@ -1990,7 +1990,7 @@ void _wrap_MoertGateDescInit_capi_74796123c6779384(moert_gate_desc *_swig_go_0) 
 }
 
 
-void _wrap_MoertGateForwardArgsInit_capi_74796123c6779384(moert_gate_forward_args *_swig_go_0) {
+void _wrap_MoertGateForwardArgsInit_capi_c3be3e800bf8ed55(moert_gate_forward_args *_swig_go_0) {
   moert_gate_forward_args *arg1 = (moert_gate_forward_args *) 0 ;
   
   arg1 = (moert_gate_forward_args *)_swig_go_0; 
@@ -2000,7 +2000,7 @@ void _wrap_MoertGateForwardArgsInit_capi_74796123c6779384(moert_gate_forward_arg
 }
 
 
-void _wrap_MoertGradientInit_capi_74796123c6779384(moert_gradient *_swig_go_0) {
+void _wrap_MoertGradientInit_capi_c3be3e800bf8ed55(moert_gradient *_swig_go_0) {
   moert_gradient *arg1 = (moert_gradient *) 0 ;
   
   arg1 = (moert_gradient *)_swig_go_0; 
@@ -2010,7 +2010,7 @@ void _wrap_MoertGradientInit_capi_74796123c6779384(moert_gradient *_swig_go_0) {
 }
 
 
-void _wrap_MoertLayerBackwardArgsInit_capi_74796123c6779384(moert_layer_backward_args *_swig_go_0) {
+void _wrap_MoertLayerBackwardArgsInit_capi_c3be3e800bf8ed55(moert_layer_backward_args *_swig_go_0) {
   moert_layer_backward_args *arg1 = (moert_layer_backward_args *) 0 ;
   
   arg1 = (moert_layer_backward_args *)_swig_go_0; 
@@ -2020,7 +2020,7 @@ void _wrap_MoertLayerBackwardArgsInit_capi_74796123c6779384(moert_layer_backward
 }
 
 
-void _wrap_MoertParameterInit_capi_74796123c6779384(moert_parameter *_swig_go_0) {
+void _wrap_MoertParameterInit_capi_c3be3e800bf8ed55(moert_parameter *_swig_go_0) {
   moert_parameter *arg1 = (moert_parameter *) 0 ;
   
   arg1 = (moert_parameter *)_swig_go_0; 
@@ -2030,7 +2030,7 @@ void _wrap_MoertParameterInit_capi_74796123c6779384(moert_parameter *_swig_go_0)
 }
 
 
-void _wrap_MoertOptimizerCallbacksInit_capi_74796123c6779384(moert_optimizer_callbacks *_swig_go_0) {
+void _wrap_MoertOptimizerCallbacksInit_capi_c3be3e800bf8ed55(moert_optimizer_callbacks *_swig_go_0) {
   moert_optimizer_callbacks *arg1 = (moert_optimizer_callbacks *) 0 ;
   
   arg1 = (moert_optimizer_callbacks *)_swig_go_0; 
@@ -2040,7 +2040,7 @@ void _wrap_MoertOptimizerCallbacksInit_capi_74796123c6779384(moert_optimizer_cal
 }
 
 
-void _wrap_MoertOptimizerDescInit_capi_74796123c6779384(moert_optimizer_desc *_swig_go_0) {
+void _wrap_MoertOptimizerDescInit_capi_c3be3e800bf8ed55(moert_optimizer_desc *_swig_go_0) {
   moert_optimizer_desc *arg1 = (moert_optimizer_desc *) 0 ;
   
   arg1 = (moert_optimizer_desc *)_swig_go_0; 

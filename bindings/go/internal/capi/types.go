@@ -433,7 +433,7 @@ type OptimizerDesc struct {
 	Reserved   uint32
 }
 
-// StructSizes gives, by the C name, the size here and the size that the library sets.
+// StructSizes gives by the C name the size here and the one that the library sets.
 func StructSizes() map[string][2]uint32 {
 	sizes := map[string][2]uint32{}
 	{

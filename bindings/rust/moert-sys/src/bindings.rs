@@ -27,7 +27,7 @@ pub const MOERT_STATUS_OUT_OF_MEMORY: moert_status = 4;
 pub const MOERT_STATUS_NOT_FOUND: moert_status = 5;
 /// The system refused a read or write; native_code is errno.
 pub const MOERT_STATUS_IO_ERROR: moert_status = 6;
-/// Bytes break their format; native_code is a moert_corruption.
+/// Bytes break their format: see moert_corruption.
 pub const MOERT_STATUS_CORRUPT_DATA: moert_status = 7;
 /// A file is not the one that was packed.
 pub const MOERT_STATUS_FILE_CHANGED: moert_status = 8;
@@ -86,7 +86,7 @@ pub const MOERT_CORRUPTION_PATH: moert_corruption = 17;
 /// Contents do not match the recorded hash.
 pub const MOERT_CORRUPTION_HASH: moert_corruption = 18;
 
-/// Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16; others are stored or indices.
+/// Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for storage.
 pub type moert_dtype = i32;
 pub const MOERT_DTYPE_NONE: moert_dtype = 0;
 pub const MOERT_DTYPE_FLOAT32: moert_dtype = 1;
@@ -177,50 +177,51 @@ pub const MOERT_ACTIVATION_KIND_RELU2: moert_activation_kind = 3;
 /// act(up x) instead of act(gate x) * up x; no gate weight.
 pub const MOERT_ACTIVATION_FLAG_UNGATED: u32 = 1;
 
-/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L latent;
-/// D is L with a latent, else H. Shapes are given as [rows, cols] for MOERT_ORIENTATION_OUT_IN; a
-/// vector is one row. "Each expert" roles are stacked or one pointer an expert.
+/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L
+/// latent; D is L with a latent, else H. Shapes are given as \[rows, cols\] for
+/// MOERT_ORIENTATION_OUT_IN; a vector is one row. "Each expert" roles are stacked or one pointer an
+/// expert.
 pub type moert_role = i32;
 pub const MOERT_ROLE_NONE: moert_role = 0;
-/// [E, H].
+/// \[E, H\].
 pub const MOERT_ROLE_ROUTER: moert_role = 1;
-/// [1, E], added to the logits.
+/// \[1, E\], added to the logits.
 pub const MOERT_ROLE_ROUTER_BIAS: moert_role = 2;
-/// [1, E], added to scores for the choice only.
+/// \[1, E\], added to scores for the choice only.
 pub const MOERT_ROLE_SELECTION_BIAS: moert_role = 3;
-/// [1, H], multiplies the router's input.
+/// \[1, H\], multiplies the router's input.
 pub const MOERT_ROLE_ROUTER_INPUT_SCALE: moert_role = 4;
-/// [1, E], multiplies the final weight.
+/// \[1, E\], multiplies the final weight.
 pub const MOERT_ROLE_EXPERT_SCALE: moert_role = 5;
-/// Each expert, [I, D].
+/// Each expert, \[I, D\].
 pub const MOERT_ROLE_EXPERT_GATE: moert_role = 6;
-/// Each expert, [I, D].
+/// Each expert, \[I, D\].
 pub const MOERT_ROLE_EXPERT_UP: moert_role = 7;
-/// Each expert, [2I, D], packed as `packing` says.
+/// Each expert, \[2I, D\], packed as `packing` says.
 pub const MOERT_ROLE_EXPERT_GATE_UP: moert_role = 8;
-/// Each expert, [D, I].
+/// Each expert, \[D, I\].
 pub const MOERT_ROLE_EXPERT_DOWN: moert_role = 9;
-/// Each expert, [1, I].
+/// Each expert, \[1, I\].
 pub const MOERT_ROLE_EXPERT_GATE_BIAS: moert_role = 10;
-/// Each expert, [1, I].
+/// Each expert, \[1, I\].
 pub const MOERT_ROLE_EXPERT_UP_BIAS: moert_role = 11;
-/// Each expert, [1, 2I], packed as `packing` says.
+/// Each expert, \[1, 2I\], packed as `packing` says.
 pub const MOERT_ROLE_EXPERT_GATE_UP_BIAS: moert_role = 12;
-/// Each expert, [1, D].
+/// Each expert, \[1, D\].
 pub const MOERT_ROLE_EXPERT_DOWN_BIAS: moert_role = 13;
-/// [L, H].
+/// \[L, H\].
 pub const MOERT_ROLE_LATENT_IN: moert_role = 14;
-/// [H, L].
+/// \[H, L\].
 pub const MOERT_ROLE_LATENT_OUT: moert_role = 15;
-/// [S, H].
+/// \[S, H\].
 pub const MOERT_ROLE_SHARED_GATE: moert_role = 16;
-/// [S, H].
+/// \[S, H\].
 pub const MOERT_ROLE_SHARED_UP: moert_role = 17;
-/// [2S, H], packed as `packing` says.
+/// \[2S, H\], packed as `packing` says.
 pub const MOERT_ROLE_SHARED_GATE_UP: moert_role = 18;
-/// [H, S].
+/// \[H, S\].
 pub const MOERT_ROLE_SHARED_DOWN: moert_role = 19;
-/// [1, H]: the shared expert times sigmoid(x . w).
+/// \[1, H\]: the shared expert times sigmoid(x . w).
 pub const MOERT_ROLE_SHARED_EXPERT_GATE: moert_role = 20;
 
 pub type moert_orientation = i32;
@@ -278,13 +279,13 @@ pub const MOERT_FORWARD_FLAG_SKIP_SHARED: u32 = 4;
 pub const MOERT_FORWARD_FLAG_KEEP: u32 = 8;
 
 pub type moert_gate_kind = i32;
-/// out = x * sigmoid(g), g [T, W].
+/// out = x * sigmoid(g), g \[T, W\].
 pub const MOERT_GATE_KIND_MULTIPLY: moert_gate_kind = 0;
-/// out = x * sigmoid(g), g [T, 1].
+/// out = x * sigmoid(g), g \[T, 1\].
 pub const MOERT_GATE_KIND_MULTIPLY_ROWS: moert_gate_kind = 1;
-/// out = acc + x * sigmoid(g), g [T, 1].
+/// out = acc + x * sigmoid(g), g \[T, 1\].
 pub const MOERT_GATE_KIND_ADD_ROWS: moert_gate_kind = 2;
-/// out = acc + x * sigmoid(h . w), h [T, N], w [1, N].
+/// out = acc + x * sigmoid(h . w), h \[T, N\], w \[1, N\].
 pub const MOERT_GATE_KIND_ADD_LINEAR: moert_gate_kind = 3;
 
 /// Add to what is there instead of overwriting it.
@@ -455,9 +456,9 @@ impl Default for moert_log_sink {
     }
 }
 
-/// The host's threads, for CPU work. Without a scheduler each CPU device has a small pool of its own.
-/// `parallel_for` is entered from the calling thread of a moert call or from a submitted task; it may
-/// be entered concurrently, and must not need a free worker to make progress.
+/// The host's threads, for CPU work. Without a scheduler each CPU device has a small pool of its
+/// own. `parallel_for` is entered from the calling thread of a moert call or from a submitted task;
+/// it may be entered concurrently, and must not need a free worker to make progress.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct moert_scheduler {
@@ -548,7 +549,7 @@ pub struct moert_device_desc {
     /// GPU: a kernel file in memory, read during the call only.
     pub kernel_data: *const c_void,
     pub kernel_size: u64,
-    /// CPU without a host scheduler: threads, the caller's included; 0: all.
+    /// CPU, no host scheduler: threads, the caller's included; 0: all.
     pub cpu_threads: u32,
     pub reserved: u32,
 }
@@ -582,9 +583,9 @@ impl Default for moert_stream_desc {
     }
 }
 
-/// How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come before
-/// NaN and NaN before experts of excluded groups; ids of a row are distinct and in range. Without a
-/// selection bias the choice is made on logits. A sum of zero renormalises to zeros.
+/// How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come
+/// before NaN and NaN before experts of excluded groups; ids of a row are distinct and in range.
+/// Without a selection bias the choice is made on logits. A sum of zero renormalises to zeros.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct moert_routing {
@@ -653,9 +654,9 @@ impl Default for moert_activation {
 }
 
 /// One weight of a layer. For an "each expert" role either `experts` holds one pointer per local
-/// expert, or `data` is the first local expert's matrix and the next follows `expert_stride` elements
-/// later. Expert weights are widened to the layer's dtype, never narrowed; router weights, biases and
-/// scales may be of any of the three compute dtypes.
+/// expert, or `data` is the first local expert's matrix and the next follows `expert_stride`
+/// elements later. Expert weights are widened to the layer's dtype, never narrowed; router weights,
+/// biases and scales may be of any of the three compute dtypes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct moert_weight {
@@ -778,7 +779,7 @@ pub struct moert_manifest_desc {
     pub size: u64,
     /// Folder of the files; NULL: the manifest's own.
     pub base_dir: *const c_char,
-    /// NULL: the file system. With it, `path` too is opened by it.
+    /// Opens these files and `path`; NULL: the file system.
     pub files: *const moert_file_source,
 }
 
@@ -948,7 +949,7 @@ pub struct moert_layer_desc {
     pub activation: *const moert_activation,
     /// NULL: as the experts'.
     pub shared_activation: *const moert_activation,
-    /// `num_weights` of them, each weights[0].struct_size apart.
+    /// `num_weights` of them, each weights\[0\].struct_size apart.
     pub weights: *const moert_weight,
     pub num_weights: u32,
     /// 0: all experts are held.
@@ -1000,19 +1001,19 @@ pub struct moert_layer_forward_args {
     pub struct_size: u32,
     /// moert_forward_flag_e.
     pub flags: u32,
-    /// [T, H], the layer's dtype.
+    /// \[T, H\], the layer's dtype.
     pub x: *const moert_matrix,
-    /// [T, H], the layer's dtype; absent: x.
+    /// \[T, H\], the layer's dtype; absent: x.
     pub router_x: *const moert_matrix,
-    /// [T, H], the layer's dtype.
+    /// \[T, H\], the layer's dtype.
     pub y: *const moert_matrix,
-    /// [T, K] INT32. Input or output; -1 skips a slot (input).
+    /// \[T, K\] INT32. Input or output; -1 skips a slot (input).
     pub ids: *const moert_matrix,
-    /// [T, K] FLOAT32, final weights. Input or output.
+    /// \[T, K\] FLOAT32, final weights. Input or output.
     pub weights: *const moert_matrix,
-    /// [T, E] FLOAT32, after bias and soft cap. Output.
+    /// \[T, E\] FLOAT32, after bias and soft cap. Output.
     pub logits: *const moert_matrix,
-    /// [1, E] INT32, slots per expert. Output.
+    /// \[1, E\] INT32, slots per expert. Output.
     pub expert_counts: *const moert_matrix,
     /// Device memory, 256-byte aligned; NULL: the stream's scratch.
     pub workspace: *mut c_void,
@@ -1069,17 +1070,17 @@ pub struct moert_router_forward_args {
     pub struct_size: u32,
     /// 0.
     pub flags: u32,
-    /// [T, H], the router's dtype.
+    /// \[T, H\], the router's dtype.
     pub x: *const moert_matrix,
-    /// [T, E], the router's dtype, before bias and soft cap.
+    /// \[T, E\], the router's dtype, before bias and soft cap.
     pub given_logits: *const moert_matrix,
-    /// [T, K] INT32, output.
+    /// \[T, K\] INT32, output.
     pub ids: *const moert_matrix,
-    /// [T, K] FLOAT32, output.
+    /// \[T, K\] FLOAT32, output.
     pub weights: *const moert_matrix,
-    /// [T, E] FLOAT32, output; may be absent.
+    /// \[T, E\] FLOAT32, output; may be absent.
     pub logits: *const moert_matrix,
-    /// [1, E] INT32, output; may be absent.
+    /// \[1, E\] INT32, output; may be absent.
     pub expert_counts: *const moert_matrix,
     pub workspace: *mut c_void,
     pub workspace_size: u64,
@@ -1125,17 +1126,17 @@ pub struct moert_gate_forward_args {
     pub struct_size: u32,
     /// 0.
     pub flags: u32,
-    /// [T, W].
+    /// \[T, W\].
     pub x: *const moert_matrix,
     /// As the kind says; absent for ADD_LINEAR.
     pub g: *const moert_matrix,
-    /// [T, N], ADD_LINEAR only.
+    /// \[T, N\], ADD_LINEAR only.
     pub h: *const moert_matrix,
-    /// [1, N], ADD_LINEAR only.
+    /// \[1, N\], ADD_LINEAR only.
     pub w: *const moert_matrix,
-    /// [T, W], ADD_ROWS and ADD_LINEAR only; absent: out.
+    /// \[T, W\], ADD_ROWS and ADD_LINEAR only; absent: out.
     pub acc: *const moert_matrix,
-    /// [T, W].
+    /// \[T, W\].
     pub out: *const moert_matrix,
 }
 
@@ -1158,7 +1159,7 @@ pub struct moert_gradient {
     pub expert: i32,
     /// moert_gradient_flag_e.
     pub flags: u32,
-    /// FLOAT32 or the layer's dtype, [out, in] order.
+    /// FLOAT32 or the layer's dtype, \[out, in\] order.
     pub value: *const moert_matrix,
 }
 
@@ -1184,14 +1185,14 @@ pub struct moert_layer_backward_args {
     pub ids: *const moert_matrix,
     /// Given routing only.
     pub weights: *const moert_matrix,
-    /// [T, H], the layer's dtype.
+    /// \[T, H\], the layer's dtype.
     pub dy: *const moert_matrix,
-    /// [T, H], the layer's dtype.
+    /// \[T, H\], the layer's dtype.
     pub dx: *const moert_matrix,
     pub d_router_x: *const moert_matrix,
-    /// [T, K] FLOAT32, given routing only.
+    /// \[T, K\] FLOAT32, given routing only.
     pub d_weights: *const moert_matrix,
-    /// `num_gradients`, each gradients[0].struct_size apart.
+    /// `num_gradients`, each gradients\[0\].struct_size apart.
     pub gradients: *const moert_gradient,
     pub num_gradients: u32,
     pub reserved: u32,
@@ -1394,8 +1395,8 @@ extern "C" {
         out: *mut *mut moert_stream,
         error: *mut moert_error,
     ) -> moert_status;
-    /// Wraps a CUstream or hipStream_t of the device's primary context, which stays the caller's and must
-    /// outlive the handle. A stream of another context, or a CPU device, is refused.
+    /// Wraps a CUstream or hipStream_t of the device's primary context, which stays the caller's and
+    /// must outlive the handle. A stream of another context, or a CPU device, is refused.
     /// Since 0.1.
     pub fn moert_stream_import(
         device: *mut moert_device,
@@ -1459,8 +1460,8 @@ extern "C" {
         event: *const moert_event,
         error: *mut moert_error,
     ) -> moert_status;
-    /// Writes a manifest for a Hugging Face checkpoint. No weight is copied. The file appears whole or not
-    /// at all.
+    /// Writes a manifest for a Hugging Face checkpoint. No weight is copied. The file appears whole or
+    /// not at all.
     /// `result`: May be NULL.
     /// Errors: NOT_FOUND (folder, config, shard, tensor, or an unknown model_type: the message lists the
     /// known ones), CORRUPT_DATA, IO_ERROR, UNSUPPORTED, CALLBACK_FAILED.
@@ -1570,10 +1571,9 @@ extern "C" {
         error: *mut moert_error,
     ) -> moert_status;
     /// Makes a layer. Weights are copied unless flags say otherwise; they may lie in host memory or in
-    /// the device's. A layer without a router weight runs with caller-given routing only. Slots routed to
-    /// experts that are not held add nothing.
-    /// Errors: INVALID_ARGUMENT (shapes, roles, values), UNSUPPORTED (this device cannot run it),
-    /// OUT_OF_MEMORY.
+    /// the device's. A layer without a router weight runs with caller-given routing only. Slots routed
+    /// to experts that are not held add nothing. Errors: INVALID_ARGUMENT (shapes, roles, values),
+    /// UNSUPPORTED (this device cannot run it), OUT_OF_MEMORY.
     /// Since 0.1.
     pub fn moert_layer_create(
         device: *mut moert_device,
@@ -1600,8 +1600,8 @@ extern "C" {
         out: *mut moert_layer_info,
         error: *mut moert_error,
     ) -> moert_status;
-    /// A view of a weight of a TRAINABLE layer, in device memory, in the layer's storage dtype and [out,
-    /// in] order. `expert`: Global id for "each expert" roles, else 0.
+    /// A view of a weight of a TRAINABLE layer, in device memory, in the layer's storage dtype and \[out,
+    /// in\] order. `expert`: Global id for "each expert" roles, else 0.
     /// Since 0.1.
     pub fn moert_layer_weight(
         layer: *const moert_layer,
@@ -1610,8 +1610,8 @@ extern "C" {
         out: *mut moert_matrix,
         error: *mut moert_error,
     ) -> moert_status;
-    /// Scratch that a forward call with these arguments needs. Reads shapes, flags and which matrices are
-    /// present, never `data`. Grows with T.
+    /// Scratch that a forward call with these arguments needs. Reads shapes, flags and which matrices
+    /// are present, never `data`. Grows with T.
     /// Since 0.1.
     pub fn moert_layer_workspace_size(
         layer: *const moert_layer,
@@ -1698,7 +1698,7 @@ extern "C" {
     ) -> moert_status;
     pub fn moert_optimizer_retain(optimizer: *const moert_optimizer);
     pub fn moert_optimizer_release(optimizer: *const moert_optimizer);
-    /// Enqueues one step over `num_parameters` parameters, parameters[0].struct_size apart. Since 0.1.
+    /// Enqueues one step over `num_parameters` parameters, parameters\[0\].struct_size apart. Since 0.1.
     pub fn moert_optimizer_step(
         optimizer: *mut moert_optimizer,
         stream: *mut moert_stream,

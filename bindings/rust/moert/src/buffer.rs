@@ -24,8 +24,8 @@ impl Drop for Memory {
     }
 }
 
-/// A block of device memory. Work that uses it keeps it alive. What work on two streams at once does
-/// to the same bytes is up to the caller's events.
+/// A block of device memory. Work that uses it keeps it alive. What work on two streams at once
+/// does to the same bytes is up to the caller's events.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     memory: Arc<Memory>,

@@ -20,7 +20,7 @@ pub enum Status {
     NotFound = sys::MOERT_STATUS_NOT_FOUND,
     /// The system refused a read or write; native_code is errno.
     IoError = sys::MOERT_STATUS_IO_ERROR,
-    /// Bytes break their format; native_code is a moert_corruption.
+    /// Bytes break their format: see moert_corruption.
     CorruptData = sys::MOERT_STATUS_CORRUPT_DATA,
     /// A file is not the one that was packed.
     FileChanged = sys::MOERT_STATUS_FILE_CHANGED,
@@ -160,7 +160,7 @@ impl Default for Corruption {
     }
 }
 
-/// Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16; others are stored or indices.
+/// Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[non_exhaustive]
@@ -481,54 +481,55 @@ impl Default for ActivationKind {
     }
 }
 
-/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L latent;
-/// D is L with a latent, else H. Shapes are given as [rows, cols] for MOERT_ORIENTATION_OUT_IN; a
-/// vector is one row. "Each expert" roles are stacked or one pointer an expert.
+/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L
+/// latent; D is L with a latent, else H. Shapes are given as \[rows, cols\] for
+/// MOERT_ORIENTATION_OUT_IN; a vector is one row. "Each expert" roles are stacked or one pointer an
+/// expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[non_exhaustive]
 pub enum Role {
     /// `MOERT_ROLE_NONE`.
     None = sys::MOERT_ROLE_NONE,
-    /// [E, H].
+    /// \[E, H\].
     Router = sys::MOERT_ROLE_ROUTER,
-    /// [1, E], added to the logits.
+    /// \[1, E\], added to the logits.
     RouterBias = sys::MOERT_ROLE_ROUTER_BIAS,
-    /// [1, E], added to scores for the choice only.
+    /// \[1, E\], added to scores for the choice only.
     SelectionBias = sys::MOERT_ROLE_SELECTION_BIAS,
-    /// [1, H], multiplies the router's input.
+    /// \[1, H\], multiplies the router's input.
     RouterInputScale = sys::MOERT_ROLE_ROUTER_INPUT_SCALE,
-    /// [1, E], multiplies the final weight.
+    /// \[1, E\], multiplies the final weight.
     ExpertScale = sys::MOERT_ROLE_EXPERT_SCALE,
-    /// Each expert, [I, D].
+    /// Each expert, \[I, D\].
     ExpertGate = sys::MOERT_ROLE_EXPERT_GATE,
-    /// Each expert, [I, D].
+    /// Each expert, \[I, D\].
     ExpertUp = sys::MOERT_ROLE_EXPERT_UP,
-    /// Each expert, [2I, D], packed as `packing` says.
+    /// Each expert, \[2I, D\], packed as `packing` says.
     ExpertGateUp = sys::MOERT_ROLE_EXPERT_GATE_UP,
-    /// Each expert, [D, I].
+    /// Each expert, \[D, I\].
     ExpertDown = sys::MOERT_ROLE_EXPERT_DOWN,
-    /// Each expert, [1, I].
+    /// Each expert, \[1, I\].
     ExpertGateBias = sys::MOERT_ROLE_EXPERT_GATE_BIAS,
-    /// Each expert, [1, I].
+    /// Each expert, \[1, I\].
     ExpertUpBias = sys::MOERT_ROLE_EXPERT_UP_BIAS,
-    /// Each expert, [1, 2I], packed as `packing` says.
+    /// Each expert, \[1, 2I\], packed as `packing` says.
     ExpertGateUpBias = sys::MOERT_ROLE_EXPERT_GATE_UP_BIAS,
-    /// Each expert, [1, D].
+    /// Each expert, \[1, D\].
     ExpertDownBias = sys::MOERT_ROLE_EXPERT_DOWN_BIAS,
-    /// [L, H].
+    /// \[L, H\].
     LatentIn = sys::MOERT_ROLE_LATENT_IN,
-    /// [H, L].
+    /// \[H, L\].
     LatentOut = sys::MOERT_ROLE_LATENT_OUT,
-    /// [S, H].
+    /// \[S, H\].
     SharedGate = sys::MOERT_ROLE_SHARED_GATE,
-    /// [S, H].
+    /// \[S, H\].
     SharedUp = sys::MOERT_ROLE_SHARED_UP,
-    /// [2S, H], packed as `packing` says.
+    /// \[2S, H\], packed as `packing` says.
     SharedGateUp = sys::MOERT_ROLE_SHARED_GATE_UP,
-    /// [H, S].
+    /// \[H, S\].
     SharedDown = sys::MOERT_ROLE_SHARED_DOWN,
-    /// [1, H]: the shared expert times sigmoid(x . w).
+    /// \[1, H\]: the shared expert times sigmoid(x . w).
     SharedExpertGate = sys::MOERT_ROLE_SHARED_EXPERT_GATE,
 }
 
@@ -716,13 +717,13 @@ impl Default for QuantScheme {
 #[repr(i32)]
 #[non_exhaustive]
 pub enum GateKind {
-    /// out = x * sigmoid(g), g [T, W].
+    /// out = x * sigmoid(g), g \[T, W\].
     Multiply = sys::MOERT_GATE_KIND_MULTIPLY,
-    /// out = x * sigmoid(g), g [T, 1].
+    /// out = x * sigmoid(g), g \[T, 1\].
     MultiplyRows = sys::MOERT_GATE_KIND_MULTIPLY_ROWS,
-    /// out = acc + x * sigmoid(g), g [T, 1].
+    /// out = acc + x * sigmoid(g), g \[T, 1\].
     AddRows = sys::MOERT_GATE_KIND_ADD_ROWS,
-    /// out = acc + x * sigmoid(h . w), h [T, N], w [1, N].
+    /// out = acc + x * sigmoid(h . w), h \[T, N\], w \[1, N\].
     AddLinear = sys::MOERT_GATE_KIND_ADD_LINEAR,
 }
 

@@ -327,10 +327,16 @@ impl Layer {
     /// Computes y = layer(x).
     pub fn forward(&self, stream: &mut Stream, args: Forward<'_>) -> Result<()> {
         let operands = args.operands(&self.info)?;
+        if let Some(workspace) = &args.workspace {
+            stream.keep(workspace.memory());
+        }
         launch(
             stream,
             operands,
-            |p| self.size(&args.raw(p)),
+            |p| match args.workspace {
+                Some(_) => Ok(0),
+                None => self.size(&args.raw(p)),
+            },
             |p, stream| {
                 let raw = args.raw(p);
                 call(|error| unsafe {

@@ -21,6 +21,15 @@
 //! # Ok::<(), moert::Error>(())
 //! ```
 //!
+//! The compiler refuses a device after its drop:
+//!
+//! ```compile_fail,E0382
+//! let device = moert::Runtime::new()?.device("cpu")?;
+//! drop(device);
+//! device.info()?;
+//! # Ok::<(), moert::Error>(())
+//! ```
+//!
 //! Objects keep what they were made from alive, so they may be dropped in any order. What the ABI
 //! takes as const is `&self` here and may run on several threads at once. Calls on slices return
 //! when the result is there; calls on [`Buffer`]s only enqueue.

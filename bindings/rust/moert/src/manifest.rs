@@ -185,7 +185,8 @@ impl Manifest {
         })
     }
 
-    /// As [`Manifest::verify`]; `f` hears bytes done and in all, and false or a panic stops the call.
+    /// As [`Manifest::verify`]; `f` hears bytes done and in all, and false or a panic stops the
+    /// call.
     pub fn verify_with(&self, mut f: impl FnMut(u64, u64) -> bool + Send) -> Result<()> {
         let mut progress: &mut Progress<'_> = &mut f;
         let user_data = (&mut progress as *mut &mut Progress<'_>).cast();
@@ -225,7 +226,8 @@ impl Manifest {
         Ok(out)
     }
 
-    /// The bytes of a tensor where they lie, possibly unaligned.
+    /// The bytes of a tensor where they lie, possibly unaligned. While they are mapped, nobody may
+    /// change the file; [`ManifestConfig::read`] is for where that can happen.
     pub fn tensor_data(&self, index: u64) -> Result<&[u8]> {
         let bytes = self.tensor(index)?.bytes;
         let mut out = ptr::null();

@@ -78,8 +78,8 @@ impl View {
     }
 }
 
-/// A matrix to be read: a slice, or part of a [`Buffer`]. A slice converts into one; its rows follow
-/// from the columns that the call expects.
+/// A matrix to be read: a slice, or part of a [`Buffer`]. A slice converts into one; its rows
+/// follow from the columns that the call expects.
 #[derive(Clone, Debug)]
 pub struct Matrix<'a> {
     pub(crate) view: View,

@@ -123,7 +123,8 @@ impl Stream {
         self.handle.as_ptr()
     }
 
-    fn keep(&mut self, memory: &Arc<Memory>) {
+    /// Work uses this memory until the stream has been waited for.
+    pub(crate) fn keep(&mut self, memory: &Arc<Memory>) {
         if !self.in_flight.iter().any(|m| Arc::ptr_eq(m, memory)) {
             self.in_flight.push(memory.clone());
         }

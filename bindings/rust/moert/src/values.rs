@@ -45,9 +45,9 @@ impl DeviceInfo {
     }
 }
 
-/// How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come before
-/// NaN and NaN before experts of excluded groups; ids of a row are distinct and in range. Without a
-/// selection bias the choice is made on logits. A sum of zero renormalises to zeros.
+/// How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come
+/// before NaN and NaN before experts of excluded groups; ids of a row are distinct and in range.
+/// Without a selection bias the choice is made on logits. A sum of zero renormalises to zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Routing {
     /// The router's input is RMS-normalised, no weight.

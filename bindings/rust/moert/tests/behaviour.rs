@@ -247,6 +247,14 @@ fn a_packed_manifest_is_inspected_and_its_layers_opened() {
     assert!(y.iter().all(|v| v.is_finite()));
 }
 
+/// Compiles only if the types may cross threads.
+#[test]
+fn objects_are_send_and_sync() {
+    fn check<T: Send + Sync>() {}
+    check::<(Runtime, Device, Buffer, Manifest, Layer, Router, Gate)>();
+    check::<(Stream, Event, Error)>();
+}
+
 #[test]
 fn many_threads_run_one_layer() {
     let device = device();

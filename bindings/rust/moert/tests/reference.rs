@@ -78,12 +78,19 @@ fn buffers_give_the_same_numbers_as_slices() {
     let (x, y) = (device.buffer(bytes).unwrap(), device.buffer(bytes).unwrap());
     stream.upload(&x, &r.floats("x")).unwrap();
     let args = Forward::new(x.matrix::<f32>(0, t, h), y.matrix_mut::<f32>(0, t, h));
+    let bytes = layer.workspace_size(&args).unwrap();
+    let workspace = device.buffer(bytes - 1).unwrap();
+    let error = layer.forward(&mut stream, args.workspace(&workspace)).unwrap_err();
+    assert_eq!(error.status(), Status::WorkspaceTooSmall);
+    let workspace = device.buffer(bytes).unwrap();
+    let args =
+        Forward::new(x.matrix::<f32>(0, t, h), y.matrix_mut::<f32>(0, t, h)).workspace(&workspace);
     layer.forward(&mut stream, args).unwrap();
     let mut event = device.event().unwrap();
     assert!(event.query().unwrap());
     event.record(&mut stream).unwrap();
     // What work uses may be dropped before it is done.
-    drop((x, layer));
+    drop((x, workspace, layer));
     event.wait().unwrap();
     let mut other = device.stream().unwrap();
     other.wait_event(&event).unwrap();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
 using System.Runtime.InteropServices;
+using static Moert.MoertException;
+using static Moert.MoertNative;
 
 namespace Moert {
 
@@ -54,8 +56,8 @@ public sealed unsafe class Manifest : IDisposable {
                 user_data = progress.Data
             };
             lock (runtime.Exclusive) {
-                var status = MoertNative.moert_manifest_pack(runtime.Handle, &desc, &result, &error);
-                MoertException.Check(status, &error, progress.State.Exception);
+                var status = moert_manifest_pack(runtime.Handle, &desc, &result, &error);
+                Check(status, &error, progress.State.Exception);
             }
         }
         return new PackResult(&result);
@@ -76,7 +78,8 @@ public sealed unsafe class Manifest : IDisposable {
         }
     }
 
-    private static ManifestHandle Open(Runtime runtime, NativeManifestDesc desc, ManifestOptions options) {
+    private static ManifestHandle Open(Runtime runtime, NativeManifestDesc desc,
+        ManifestOptions options) {
         options = options ?? new ManifestOptions();
         var error = new NativeError();
         void* created;
@@ -86,8 +89,7 @@ public sealed unsafe class Manifest : IDisposable {
                          (options.Read ? Flags.ManifestFlagRead : 0);
             desc.base_dir = baseDir;
             lock (runtime.Exclusive) {
-                MoertException.Check(
-                    MoertNative.moert_manifest_open(runtime.Handle, &desc, &created, &error), &error);
+                Check(moert_manifest_open(runtime.Handle, &desc, &created, &error), &error);
             }
         }
         return new ManifestHandle(created);
@@ -97,14 +99,14 @@ public sealed unsafe class Manifest : IDisposable {
     public void Dispose() { Handle.Dispose(); }
 
     /// <summary>
-    /// Reads every file: sizes, hashes and headers against what was packed. The delegate hears bytes done
-    /// and in all; false or an exception stops the call with CallbackFailed.
+    /// Reads every file: sizes, hashes and headers against what was packed. The delegate hears
+    /// bytes done and in all; false or an exception stops the call with CallbackFailed.
     /// </summary>
     public void Verify(Func<ulong, ulong, bool> progress = null) {
         var error = new NativeError();
         using (var handle = new ProgressHandle(progress)) {
-            var status = MoertNative.moert_manifest_verify(Handle, handle.Function, handle.Data, &error);
-            MoertException.Check(status, &error, handle.State.Exception);
+            var status = moert_manifest_verify(Handle, handle.Function, handle.Data, &error);
+            Check(status, &error, handle.State.Exception);
         }
     }
 
@@ -113,7 +115,7 @@ public sealed unsafe class Manifest : IDisposable {
         using (new Guard(Handle)) {
             var error = new NativeError();
             var raw = new NativeManifestInfo { struct_size = (uint)sizeof(NativeManifestInfo) };
-            MoertException.Check(MoertNative.moert_manifest_get_info(Handle, &raw, &error), &error);
+            Check(moert_manifest_get_info(Handle, &raw, &error), &error);
             return new ManifestInfo(&raw);
         }
     }
@@ -123,7 +125,7 @@ public sealed unsafe class Manifest : IDisposable {
         using (new Guard(Handle)) {
             var error = new NativeError();
             var raw = new NativeFileInfo { struct_size = (uint)sizeof(NativeFileInfo) };
-            MoertException.Check(MoertNative.moert_manifest_file(Handle, index, &raw, &error), &error);
+            Check(moert_manifest_file(Handle, index, &raw, &error), &error);
             return new FileInfo(&raw);
         }
     }
@@ -133,7 +135,7 @@ public sealed unsafe class Manifest : IDisposable {
         using (new Guard(Handle)) {
             var error = new NativeError();
             var raw = new NativeTensorInfo { struct_size = (uint)sizeof(NativeTensorInfo) };
-            MoertException.Check(MoertNative.moert_manifest_tensor(Handle, index, &raw, &error), &error);
+            Check(moert_manifest_tensor(Handle, index, &raw, &error), &error);
             return new TensorInfo(&raw);
         }
     }
@@ -143,20 +145,19 @@ public sealed unsafe class Manifest : IDisposable {
         var error = new NativeError();
         ulong index;
         fixed (byte* pointer = Text.ToUtf8(name, "name")) {
-            MoertException.Check(
-                MoertNative.moert_manifest_find_tensor(Handle, pointer, &index, &error), &error);
+            Check(moert_manifest_find_tensor(Handle, pointer, &index, &error), &error);
         }
         return index;
     }
 
     /// <summary>
-    /// The bytes of a tensor where they lie, possibly unaligned; valid until the manifest is released.
+    /// The bytes of a tensor where they lie, possibly unaligned; valid until the manifest is
+    /// released.
     /// </summary>
     public byte* TensorPointer(ulong index) {
         var error = new NativeError();
         void* data;
-        MoertException.Check(
-            MoertNative.moert_manifest_tensor_data(Handle, index, &data, &error), &error);
+        Check(moert_manifest_tensor_data(Handle, index, &data, &error), &error);
         return (byte*)data;
     }
 
@@ -173,7 +174,7 @@ public sealed unsafe class Manifest : IDisposable {
     public LayerInfo Layer(uint index) {
         var error = new NativeError();
         var raw = new NativeLayerInfo { struct_size = (uint)sizeof(NativeLayerInfo) };
-        MoertException.Check(MoertNative.moert_manifest_layer(Handle, index, &raw, &error), &error);
+        Check(moert_manifest_layer(Handle, index, &raw, &error), &error);
         return new LayerInfo(&raw);
     }
 
@@ -181,8 +182,7 @@ public sealed unsafe class Manifest : IDisposable {
     public uint FindLayer(int modelLayer) {
         var error = new NativeError();
         uint index;
-        MoertException.Check(
-            MoertNative.moert_manifest_find_layer(Handle, modelLayer, &index, &error), &error);
+        Check(moert_manifest_find_layer(Handle, modelLayer, &index, &error), &error);
         return index;
     }
 
@@ -190,7 +190,7 @@ public sealed unsafe class Manifest : IDisposable {
     public Routing LayerRouting(uint index) {
         var error = new NativeError();
         var raw = new NativeRouting { struct_size = (uint)sizeof(NativeRouting) };
-        MoertException.Check(MoertNative.moert_manifest_layer_routing(Handle, index, &raw, &error), &error);
+        Check(moert_manifest_layer_routing(Handle, index, &raw, &error), &error);
         return new Routing(&raw);
     }
 
@@ -198,8 +198,7 @@ public sealed unsafe class Manifest : IDisposable {
     public Activation LayerActivation(uint index) {
         var error = new NativeError();
         var raw = new NativeActivation { struct_size = (uint)sizeof(NativeActivation) };
-        MoertException.Check(
-            MoertNative.moert_manifest_layer_activation(Handle, index, &raw, null, &error), &error);
+        Check(moert_manifest_layer_activation(Handle, index, &raw, null, &error), &error);
         return new Activation(&raw);
     }
 
@@ -207,8 +206,7 @@ public sealed unsafe class Manifest : IDisposable {
     public Activation LayerSharedActivation(uint index) {
         var error = new NativeError();
         var raw = new NativeActivation { struct_size = (uint)sizeof(NativeActivation) };
-        MoertException.Check(
-            MoertNative.moert_manifest_layer_activation(Handle, index, null, &raw, &error), &error);
+        Check(moert_manifest_layer_activation(Handle, index, null, &raw, &error), &error);
         return new Activation(&raw);
     }
 
@@ -217,7 +215,7 @@ public sealed unsafe class Manifest : IDisposable {
         using (new Guard(Handle)) {
             var error = new NativeError();
             var raw = new NativeWeightInfo { struct_size = (uint)sizeof(NativeWeightInfo) };
-            MoertException.Check(MoertNative.moert_manifest_layer_weight(Handle, index, weightIndex, &raw, &error), &error);
+            Check(moert_manifest_layer_weight(Handle, index, weightIndex, &raw, &error), &error);
             return new WeightInfo(&raw);
         }
     }
@@ -233,9 +231,13 @@ internal sealed unsafe class ProgressHandle : IDisposable {
         if (progress != null) handle = GCHandle.Alloc(State);
     }
 
-    internal IntPtr Function { get { return handle.IsAllocated ? Callbacks.Progress : IntPtr.Zero; } }
+    internal IntPtr Function {
+        get { return handle.IsAllocated ? Callbacks.Progress : IntPtr.Zero; }
+    }
 
-    internal void* Data { get { return handle.IsAllocated ? (void*)GCHandle.ToIntPtr(handle) : null; } }
+    internal void* Data {
+        get { return handle.IsAllocated ? (void*)GCHandle.ToIntPtr(handle) : null; }
+    }
 
     public void Dispose() {
         if (handle.IsAllocated) handle.Free();

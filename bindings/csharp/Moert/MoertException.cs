@@ -11,9 +11,11 @@ public sealed class MoertException : Exception {
     /// <summary>errno or a driver's code, as the status says.</summary>
     public long NativeCode { get; private set; }
 
-    /// <summary>What is wrong with bytes that were refused as <see cref="Status.CorruptData"/>.</summary>
+    /// <summary>
+    /// What is wrong with bytes that were refused as <see cref="Status.CorruptData"/>.
+    /// </summary>
     public Corruption Corruption {
-        get { return Status == Status.CorruptData ? (Corruption)NativeCode : Corruption.Unspecified; }
+        get { return (Corruption)(Status == Status.CorruptData ? NativeCode : 0); }
     }
 
     internal MoertException(Status status, long nativeCode, string message, Exception inner)
@@ -28,7 +30,8 @@ public sealed class MoertException : Exception {
 
     internal static unsafe void Check(int status, NativeError* error, Exception inner = null) {
         if (status == (int)Status.Ok) return;
-        throw new MoertException((Status)status, error->native_code, Text.FromUtf8(error->message), inner);
+        var message = Text.FromUtf8(error->message);
+        throw new MoertException((Status)status, error->native_code, message, inner);
     }
 }
 

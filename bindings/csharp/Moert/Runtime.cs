@@ -1,36 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
 using System.Runtime.InteropServices;
+using static Moert.MoertException;
+using static Moert.MoertNative;
 
 namespace Moert {
 
 /// <summary>Facts about the loaded library.</summary>
 public static unsafe class Library {
     /// <summary>The ABI number of the loaded library.</summary>
-    public static uint AbiVersion { get { return MoertNative.moert_abi_version(); } }
+    public static uint AbiVersion { get { return moert_abi_version(); } }
 
     /// <summary>The loaded library's version, such as "0.1.0".</summary>
-    public static string Version { get { return Text.FromUtf8(MoertNative.moert_version_string()); } }
+    public static string Version { get { return Text.FromUtf8(moert_version_string()); } }
 
     /// <summary>Names of the built-in families, separated by commas.</summary>
-    public static string FamilyNames { get { return Text.FromUtf8(MoertNative.moert_family_names()); } }
+    public static string FamilyNames { get { return Text.FromUtf8(moert_family_names()); } }
 
     /// <summary>A short name of a status, such as "INVALID_ARGUMENT".</summary>
-    public static string Name(Status status) { return Text.FromUtf8(MoertNative.moert_status_name((int)status)); }
+    public static string Name(Status status) {
+        return Text.FromUtf8(moert_status_name((int)status));
+    }
 
     /// <summary>Name of a dtype as safetensors spells it.</summary>
-    public static string Name(Dtype dtype) { return Text.FromUtf8(MoertNative.moert_dtype_name((int)dtype)); }
+    public static string Name(Dtype dtype) { return Text.FromUtf8(moert_dtype_name((int)dtype)); }
 
     /// <summary>Bits of one element.</summary>
-    public static uint Bits(Dtype dtype) { return MoertNative.moert_dtype_bits((int)dtype); }
+    public static uint Bits(Dtype dtype) { return moert_dtype_bits((int)dtype); }
 }
 
 /// <summary>Receives log lines, on any thread. An exception ends there.</summary>
 public delegate void LogCallback(LogLevel level, string message);
 
 /// <summary>
-/// Knows the devices. Two runtimes share nothing. Objects may be disposed in any order and used on any
-/// thread; what is not disposed is released some time after it became unreachable.
+/// Knows the devices. Two runtimes share nothing. Objects may be disposed in any order and used on
+/// any thread; what is not disposed is released some time after it became unreachable.
 /// </summary>
 public sealed unsafe class Runtime : IDisposable {
     internal readonly RuntimeHandle Handle;
@@ -50,7 +54,7 @@ public sealed unsafe class Runtime : IDisposable {
         }
         var error = new NativeError();
         void* created;
-        MoertException.Check(MoertNative.moert_runtime_create(&desc, &created, &error), &error);
+        Check(moert_runtime_create(&desc, &created, &error), &error);
         Handle = new RuntimeHandle(created);
     }
 
@@ -62,11 +66,11 @@ public sealed unsafe class Runtime : IDisposable {
         get {
             var error = new NativeError();
             uint count;
-            MoertException.Check(MoertNative.moert_runtime_num_devices(Handle, &count, &error), &error);
+            Check(moert_runtime_num_devices(Handle, &count, &error), &error);
             var devices = new DeviceInfo[count];
             for (uint i = 0; i < count; i++) {
                 var raw = new NativeDeviceInfo { struct_size = (uint)sizeof(NativeDeviceInfo) };
-                MoertException.Check(MoertNative.moert_runtime_device_info(Handle, i, &raw, &error), &error);
+                Check(moert_runtime_device_info(Handle, i, &raw, &error), &error);
                 devices[i] = new DeviceInfo(&raw);
             }
             return devices;
@@ -108,7 +112,8 @@ internal static unsafe class Callbacks {
     [MonoPInvokeCallback(typeof(LogFunction))]
     private static void WriteLog(IntPtr data, int level, IntPtr message) {
         try {
-            ((LogCallback)GCHandle.FromIntPtr(data).Target)((LogLevel)level, Text.FromUtf8((void*)message));
+            ((LogCallback)GCHandle.FromIntPtr(data).Target)((LogLevel)level,
+                Text.FromUtf8((void*)message));
         } catch (Exception) {
         }
     }

@@ -18,7 +18,7 @@ public enum Status {
     NotFound = 5,
     /// <summary>The system refused a read or write; native_code is errno.</summary>
     IoError = 6,
-    /// <summary>Bytes break their format; native_code is a moert_corruption.</summary>
+    /// <summary>Bytes break their format: see moert_corruption.</summary>
     CorruptData = 7,
     /// <summary>A file is not the one that was packed.</summary>
     FileChanged = 8,
@@ -80,7 +80,7 @@ public enum Corruption {
     Hash = 18,
 }
 
-/// <summary>Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16; others are stored or indices.</summary>
+/// <summary>Element types. A layer computes in FLOAT32, BFLOAT16 or FLOAT16, the others are for storage.</summary>
 public enum Dtype {
     /// <summary>None.</summary>
     None = 0,
@@ -197,9 +197,10 @@ public enum ActivationKind {
 }
 
 /// <summary>
-/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L latent;
-/// D is L with a latent, else H. Shapes are given as [rows, cols] for MOERT_ORIENTATION_OUT_IN; a
-/// vector is one row. "Each expert" roles are stacked or one pointer an expert.
+/// What a weight is for. E experts, H hidden, I expert intermediate, S shared intermediate, L
+/// latent; D is L with a latent, else H. Shapes are given as [rows, cols] for
+/// MOERT_ORIENTATION_OUT_IN; a vector is one row. "Each expert" roles are stacked or one pointer an
+/// expert.
 /// </summary>
 public enum Role {
     /// <summary>None.</summary>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
+using static Moert.MoertException;
+using static Moert.MoertNative;
 
 namespace Moert {
 
 /// <summary>
-/// What a call reads or writes: an array, memory at a pointer, or part of a <see cref="DeviceBuffer"/>.
-/// Arrays convert into one. <c>default(Matrix)</c> is absent.
+/// What a call reads or writes: an array, memory at a pointer, or part of a
+/// <see cref="DeviceBuffer"/>. Arrays convert into one. <c>default(Matrix)</c> is absent.
 /// </summary>
 public struct Matrix {
     internal Array Array;
@@ -21,16 +23,24 @@ public struct Matrix {
         return new Matrix { Array = array, Length = array.LongLength, Dtype = dtype };
     }
 
-    /// <summary>A matrix of an array; its rows follow from the columns that the call expects.</summary>
+    /// <summary>
+    /// A matrix of an array; its rows follow from the columns that the call expects.
+    /// </summary>
     public static implicit operator Matrix(float[] array) { return Of(array, Dtype.Float32); }
 
-    /// <summary>A matrix of an array; its rows follow from the columns that the call expects.</summary>
+    /// <summary>
+    /// A matrix of an array; its rows follow from the columns that the call expects.
+    /// </summary>
     public static implicit operator Matrix(BFloat16[] array) { return Of(array, Dtype.Bfloat16); }
 
-    /// <summary>A matrix of an array; its rows follow from the columns that the call expects.</summary>
+    /// <summary>
+    /// A matrix of an array; its rows follow from the columns that the call expects.
+    /// </summary>
     public static implicit operator Matrix(Float16[] array) { return Of(array, Dtype.Float16); }
 
-    /// <summary>A matrix of an array; its rows follow from the columns that the call expects.</summary>
+    /// <summary>
+    /// A matrix of an array; its rows follow from the columns that the call expects.
+    /// </summary>
     public static implicit operator Matrix(int[] array) { return Of(array, Dtype.Int32); }
 
     /// <summary>
@@ -43,9 +53,10 @@ public struct Matrix {
 
     internal static Matrix Of(DeviceBuffer buffer, Dtype dtype, long offset, long rows, long cols) {
         var left = offset < 0 ? 0 : Math.Max(0, (long)buffer.Bytes - offset);
+        var start = NativeHandle.Open(buffer.Handle).DangerousGetHandle().ToInt64();
         var matrix = new Matrix {
             Memory = buffer.Handle,
-            Address = new IntPtr(NativeHandle.Open(buffer.Handle).DangerousGetHandle().ToInt64() + offset),
+            Address = new IntPtr(start + offset),
             Length = left / Math.Max(1, Size(dtype)),
             Dtype = dtype
         };
@@ -62,9 +73,11 @@ public struct Matrix {
         return matrix;
     }
 
-    internal static int Size(Dtype dtype) { return (int)(MoertNative.moert_dtype_bits((int)dtype) / 8); }
+    internal static int Size(Dtype dtype) { return (int)(moert_dtype_bits((int)dtype) / 8); }
 
-    internal bool Present { get { return Array != null || Memory != null || Address != IntPtr.Zero; } }
+    internal bool Present {
+        get { return Array != null || Memory != null || Address != IntPtr.Zero; }
+    }
 
     internal bool OnHost { get { return Memory == null; } }
 
@@ -74,15 +87,17 @@ public struct Matrix {
         if (!shaped) {
             c = stride = columns;
             if (columns == 0 ? Length != 0 : Length % columns != 0) {
-                throw MoertException.InvalidArgument(
-                    name + " has " + Length + " elements, which is not a multiple of its " + columns + " columns");
+                throw InvalidArgument(
+                    name + " has " + Length + " elements, which is not a multiple of its " +
+                    columns + " columns");
             }
             r = columns == 0 ? 0 : Length / columns;
         }
-        if (r < 0 || c < 0 || stride < c || r > 0 && (c > Length || r > 1 && (Length - c) / (r - 1) < stride)) {
-            throw MoertException.InvalidArgument(
-                name + " of " + r + " rows, " + c + " columns and row stride " + stride + " does not fit into " +
-                Length + " elements");
+        var tooLong = r > 0 && (c > Length || r > 1 && (Length - c) / (r - 1) < stride);
+        if (r < 0 || c < 0 || stride < c || tooLong) {
+            throw InvalidArgument(
+                name + " of " + r + " rows, " + c + " columns and row stride " + stride +
+                " does not fit into " + Length + " elements");
         }
         return new NativeMatrix { rows = r, cols = c, row_stride = stride, dtype = (int)Dtype };
     }

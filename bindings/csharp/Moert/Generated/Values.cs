@@ -39,9 +39,9 @@ public sealed class DeviceInfo {
 }
 
 /// <summary>
-/// How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come before
-/// NaN and NaN before experts of excluded groups; ids of a row are distinct and in range. Without a
-/// selection bias the choice is made on logits. A sum of zero renormalises to zeros.
+/// How tokens choose experts. Ties go to the lower index; in choosing, numbers (-inf too) come
+/// before NaN and NaN before experts of excluded groups; ids of a row are distinct and in range.
+/// Without a selection bias the choice is made on logits. A sum of zero renormalises to zeros.
 /// </summary>
 public sealed class Routing {
     /// <summary>The router's input is RMS-normalised, no weight.</summary>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
+using static Moert.MoertException;
+using static Moert.MoertNative;
 
 namespace Moert {
 
@@ -20,7 +22,9 @@ public sealed unsafe class Device : IDisposable {
     internal readonly DeviceHandle Handle;
     internal readonly object Exclusive = new object();
 
-    /// <summary>Opens "cpu", "cuda:N", "hip:N", or "best": a GPU that works, else the CPU.</summary>
+    /// <summary>
+    /// Opens "cpu", "cuda:N", "hip:N", or "best": a GPU that works, else the CPU.
+    /// </summary>
     public Device(Runtime runtime, string name = "cpu", DeviceOptions options = null) {
         options = options ?? new DeviceOptions();
         var error = new NativeError();
@@ -37,8 +41,9 @@ public sealed unsafe class Device : IDisposable {
                 cpu_threads = options.CpuThreads
             };
             lock (runtime.Exclusive) {
-                MoertException.Check(
-                    MoertNative.moert_device_create(runtime.Handle, namePointer, &desc, &created, &error), &error);
+                var status =
+                    moert_device_create(runtime.Handle, namePointer, &desc, &created, &error);
+                Check(status, &error);
             }
         }
         Handle = new DeviceHandle(created);
@@ -52,7 +57,7 @@ public sealed unsafe class Device : IDisposable {
         get {
             var error = new NativeError();
             var raw = new NativeDeviceInfo { struct_size = (uint)sizeof(NativeDeviceInfo) };
-            MoertException.Check(MoertNative.moert_device_get_info(Handle, &raw, &error), &error);
+            Check(moert_device_get_info(Handle, &raw, &error), &error);
             return new DeviceInfo(&raw);
         }
     }
@@ -72,9 +77,9 @@ public sealed unsafe class DeviceBuffer : IDisposable {
         using (new Guard(device)) {
             var error = new NativeError();
             void* memory;
-            MoertException.Check(MoertNative.moert_device_alloc(device, bytes, &memory, &error), &error);
+            Check(moert_device_alloc(device, bytes, &memory, &error), &error);
             // The memory's own reference to the device.
-            MoertNative.moert_device_retain(device);
+            moert_device_retain(device);
             Handle = new BufferHandle(device.DangerousGetHandle(), memory);
         }
         Bytes = bytes;

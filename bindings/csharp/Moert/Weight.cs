@@ -2,6 +2,7 @@
 using System;
 using System.Collections.Generic;
 using System.Runtime.InteropServices;
+using static Moert.MoertException;
 
 namespace Moert {
 
@@ -23,8 +24,8 @@ public sealed class Weight {
     private readonly Matrix[] experts;
 
     /// <summary>
-    /// A matrix of that shape. For the roles that each expert has, one matrix follows the other and the
-    /// shape is that of one.
+    /// A matrix of that shape. For the roles that each expert has, one matrix follows the other and
+    /// the shape is that of one.
     /// </summary>
     public Weight(Role role, Matrix data, long rows, long cols) {
         Role = role;
@@ -41,17 +42,19 @@ public sealed class Weight {
         this.cols = cols;
     }
 
-    /// <summary>The weight for the C ABI, which sees pointers only: what they point to must be long enough.</summary>
+    /// <summary>
+    /// The weight for the C ABI, which sees pointers only: what they point to must be long enough.
+    /// </summary>
     internal unsafe NativeWeight ToNative(Pins pins, long numExperts) {
         if (rows < 0 || cols < 0 || RowStride < 0 || ExpertStride < 0) {
-            throw MoertException.InvalidArgument(
-                "the weight " + Role + " has " + rows + " rows, " + cols + " columns, row stride " + RowStride +
-                " and expert stride " + ExpertStride + "; none may be negative");
+            throw InvalidArgument(
+                "the weight " + Role + " has " + rows + " rows, " + cols + " columns, row stride " +
+                RowStride + " and expert stride " + ExpertStride + "; none may be negative");
         }
         var raw = new NativeWeight {
             struct_size = (uint)sizeof(NativeWeight),
             role = (int)Role,
-            dtype = (int)(experts == null ? data : experts.Length > 0 ? experts[0] : default(Matrix)).Dtype,
+            dtype = (int)(experts != null && experts.Length > 0 ? experts[0] : data).Dtype,
             orientation = (int)Orientation,
             packing = (int)Packing,
             rows = rows,
@@ -66,14 +69,15 @@ public sealed class Weight {
             return raw;
         }
         if (experts.LongLength != numExperts) {
-            throw MoertException.InvalidArgument(
-                "the weight " + Role + " has " + experts.Length + " matrices for " + numExperts + " experts");
+            throw InvalidArgument(
+                "the weight " + Role + " has " + experts.Length + " matrices for " + numExperts +
+                " experts");
         }
         var addresses = new IntPtr[experts.Length];
         for (var i = 0; i < experts.Length; i++) {
             CheckLength(experts[i], 1);
             if (experts[i].Dtype != experts[0].Dtype) {
-                throw MoertException.InvalidArgument("the weight " + Role + " has experts of several dtypes");
+                throw InvalidArgument("the weight " + Role + " has experts of several dtypes");
             }
             addresses[i] = (IntPtr)pins.Pin(experts[i]);
         }
@@ -82,14 +86,15 @@ public sealed class Weight {
     }
 
     private void CheckLength(Matrix matrix, long count) {
-        if (!matrix.OnHost) throw MoertException.InvalidArgument("the weight " + Role + " is not host memory");
+        if (!matrix.OnHost) throw InvalidArgument("the weight " + Role + " is not host memory");
         // Exact below 2^53 elements, which no memory has.
         double rowStride = RowStride != 0 ? RowStride : cols;
         var expertStride = ExpertStride != 0 ? ExpertStride : rows * rowStride;
         var needed = (rows - 1) * rowStride + cols + (count - 1) * expertStride;
         if (rows > 0 && count > 0 && needed > matrix.Length) {
-            throw MoertException.InvalidArgument(
-                "the weight " + Role + " of " + rows + " rows and " + cols + " columns has " + matrix.Length +
+            throw InvalidArgument(
+                "the weight " + Role + " of " + rows + " rows and " + cols + " columns has " +
+                    matrix.Length +
                 " elements, not enough for " + count + " such");
         }
     }

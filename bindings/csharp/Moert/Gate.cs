@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
+using static Moert.MoertException;
+using static Moert.MoertNative;
 
 namespace Moert {
 
@@ -26,7 +28,8 @@ public sealed unsafe class Gate : IDisposable {
     private readonly long width, linearWidth;
 
     /// <summary>Makes a gate op; linearWidth is for AddLinear only.</summary>
-    public Gate(Device device, GateKind kind, long width, long linearWidth = 0, Dtype dtype = Dtype.Float32) {
+    public Gate(Device device, GateKind kind, long width, long linearWidth = 0,
+                Dtype dtype = Dtype.Float32) {
         this.kind = kind;
         this.width = width;
         this.linearWidth = linearWidth;
@@ -40,8 +43,7 @@ public sealed unsafe class Gate : IDisposable {
         };
         void* created;
         lock (device.Exclusive) {
-            MoertException.Check(
-                MoertNative.moert_gate_create(device.Handle, &desc, &created, &error), &error);
+            Check(moert_gate_create(device.Handle, &desc, &created, &error), &error);
         }
         handle = new GateHandle(created);
     }
@@ -55,7 +57,8 @@ public sealed unsafe class Gate : IDisposable {
             var storage = stackalloc NativeMatrix[6];
             var launch = new Launch(stream, storage, 6);
             try {
-                var raw = new NativeGateForwardArgs { struct_size = (uint)sizeof(NativeGateForwardArgs) };
+                var raw = new NativeGateForwardArgs();
+                raw.struct_size = (uint)sizeof(NativeGateForwardArgs);
                 raw.x = launch.Add("X", args.X, width, Access.Read);
                 raw.g = launch.Add("G", args.G, kind == GateKind.Multiply ? width : 1, Access.Read);
                 raw.h = launch.Add("H", args.H, linearWidth, Access.Read);
@@ -64,8 +67,7 @@ public sealed unsafe class Gate : IDisposable {
                 raw.@out = launch.Add("Out", args.Out, width, Access.ReadWrite);
                 launch.Begin();
                 var error = new NativeError();
-                MoertException.Check(
-                    MoertNative.moert_gate_forward(handle, stream.Handle, &raw, &error), &error);
+                Check(moert_gate_forward(handle, stream.Handle, &raw, &error), &error);
                 launch.End();
             } finally {
                 launch.Dispose();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
 using System.Runtime.InteropServices;
+using static Moert.MoertNative;
 
 namespace Moert {
 
@@ -25,7 +26,7 @@ public sealed unsafe class DeviceStream : IDisposable {
         void* created;
         lock (device.Exclusive) {
             MoertException.Check(
-                MoertNative.moert_stream_create(device.Handle, &desc, &created, &error), &error);
+                moert_stream_create(device.Handle, &desc, &created, &error), &error);
         }
         Handle = new StreamHandle(created);
         this.device = device.Handle.Share();
@@ -34,14 +35,15 @@ public sealed unsafe class DeviceStream : IDisposable {
     }
 
     /// <summary>
-    /// Wraps a CUstream or hipStream_t of the device's primary context, which must outlive the result.
+    /// Wraps a CUstream or hipStream_t of the device's primary context, which must outlive the
+    /// result.
     /// </summary>
     public DeviceStream(Device device, void* native) {
         var error = new NativeError();
         void* created;
         lock (device.Exclusive) {
             MoertException.Check(
-                MoertNative.moert_stream_import(device.Handle, native, &created, &error), &error);
+                moert_stream_import(device.Handle, native, &created, &error), &error);
         }
         Handle = new StreamHandle(created);
         this.device = device.Handle.Share();
@@ -58,7 +60,7 @@ public sealed unsafe class DeviceStream : IDisposable {
     }
 
     /// <summary>The driver's stream, null on the CPU.</summary>
-    public void* Native { get { return MoertNative.moert_stream_native(Handle); } }
+    public void* Native { get { return moert_stream_native(Handle); } }
 
     /// <summary>
     /// Grows the stream's scratch to at least that size. Calls without a workspace do it as needed.
@@ -67,7 +69,7 @@ public sealed unsafe class DeviceStream : IDisposable {
         lock (Exclusive) {
             if (bytes <= scratchBytes) return;
             var error = new NativeError();
-            MoertException.Check(MoertNative.moert_stream_reserve(Handle, bytes, &error), &error);
+            MoertException.Check(moert_stream_reserve(Handle, bytes, &error), &error);
             scratchBytes = bytes;
         }
     }
@@ -76,7 +78,7 @@ public sealed unsafe class DeviceStream : IDisposable {
     public void Synchronize() {
         lock (Exclusive) {
             var error = new NativeError();
-            var status = MoertNative.moert_stream_synchronize(Handle, &error);
+            var status = moert_stream_synchronize(Handle, &error);
             Handle.Landed();
             MoertException.Check(status, &error);
         }
@@ -84,7 +86,7 @@ public sealed unsafe class DeviceStream : IDisposable {
 
     /// <summary>Waits for the work of a call that failed; the caller guards the handle.</summary>
     internal void Finish() {
-        MoertNative.moert_stream_finish((void*)Handle.DangerousGetHandle());
+        moert_stream_finish((void*)Handle.DangerousGetHandle());
         Handle.Landed();
     }
 
@@ -94,7 +96,7 @@ public sealed unsafe class DeviceStream : IDisposable {
     public void Check() {
         lock (Exclusive) {
             var error = new NativeError();
-            MoertException.Check(MoertNative.moert_stream_check(Handle, &error), &error);
+            MoertException.Check(moert_stream_check(Handle, &error), &error);
         }
     }
 
@@ -102,7 +104,7 @@ public sealed unsafe class DeviceStream : IDisposable {
     public void Wait(Event e) {
         lock (Exclusive) {
             var error = new NativeError();
-            MoertException.Check(MoertNative.moert_stream_wait_event(Handle, e.Handle, &error), &error);
+            MoertException.Check(moert_stream_wait_event(Handle, e.Handle, &error), &error);
         }
     }
 
@@ -117,7 +119,9 @@ public sealed unsafe class DeviceStream : IDisposable {
     public void Download(Matrix to, DeviceBuffer from) { Transfer(from, to, false); }
 
     private void Transfer(DeviceBuffer buffer, Matrix host, bool up) {
-        if (!host.OnHost) throw MoertException.InvalidArgument("the other side of a buffer is host memory");
+        if (!host.OnHost) {
+            throw MoertException.InvalidArgument("the other side of a buffer is host memory");
+        }
         var bytes = (ulong)(host.Length * Matrix.Size(host.Dtype));
         if (bytes > buffer.Bytes) {
             throw MoertException.InvalidArgument(
@@ -131,7 +135,8 @@ public sealed unsafe class DeviceStream : IDisposable {
 
     /// <summary>Copies between device memory and the host, and waits.</summary>
     internal void Copy(IntPtr device, Matrix host, ulong bytes, bool up) {
-        var pin = host.Array != null ? GCHandle.Alloc(host.Array, GCHandleType.Pinned) : default(GCHandle);
+        var pin = default(GCHandle);
+        if (host.Array != null) pin = GCHandle.Alloc(host.Array, GCHandleType.Pinned);
         try {
             var address = (void*)(host.Array != null ? pin.AddrOfPinnedObject() : host.Address);
             if (up) {
@@ -147,7 +152,7 @@ public sealed unsafe class DeviceStream : IDisposable {
 
     internal void Copy(void* to, void* from, ulong bytes) {
         var error = new NativeError();
-        MoertException.Check(MoertNative.moert_stream_copy(Handle, to, from, bytes, &error), &error);
+        MoertException.Check(moert_stream_copy(Handle, to, from, bytes, &error), &error);
     }
 
     /// <summary>Device memory for copies of host matrices.</summary>
@@ -170,7 +175,7 @@ public sealed unsafe class Event : IDisposable {
         var error = new NativeError();
         void* created;
         lock (device.Exclusive) {
-            MoertException.Check(MoertNative.moert_event_create(device.Handle, &created, &error), &error);
+            MoertException.Check(moert_event_create(device.Handle, &created, &error), &error);
         }
         Handle = new EventHandle(created);
     }
@@ -183,18 +188,18 @@ public sealed unsafe class Event : IDisposable {
         lock (stream.Exclusive)
         lock (exclusive) {
             var error = new NativeError();
-            MoertException.Check(MoertNative.moert_event_record(Handle, stream.Handle, &error), &error);
+            MoertException.Check(moert_event_record(Handle, stream.Handle, &error), &error);
         }
     }
 
     /// <summary>
-    /// Whether the event is reached; never blocks. Once it is, a failure of the stream's work up to here
-    /// is thrown.
+    /// Whether the event is reached; never blocks. Once it is, a failure of the stream's work up to
+    /// here is thrown.
     /// </summary>
     public bool Reached {
         get {
             var error = new NativeError();
-            var status = MoertNative.moert_event_query(Handle, &error);
+            var status = moert_event_query(Handle, &error);
             if (status == (int)Status.NotReady) return false;
             MoertException.Check(status, &error);
             return true;
@@ -204,7 +209,7 @@ public sealed unsafe class Event : IDisposable {
     /// <summary>Blocks until the event is reached; reports like <see cref="Reached"/>.</summary>
     public void Wait() {
         var error = new NativeError();
-        MoertException.Check(MoertNative.moert_event_wait(Handle, &error), &error);
+        MoertException.Check(moert_event_wait(Handle, &error), &error);
     }
 }
 

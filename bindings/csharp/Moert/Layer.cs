@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
 using System.Collections.Generic;
+using static Moert.MoertException;
+using static Moert.MoertNative;
 
 namespace Moert {
 
@@ -26,7 +28,9 @@ public sealed class LayerConfig {
     public Activation SharedActivation { get; set; }
     /// <summary>The weights.</summary>
     public IList<Weight> Weights { get; set; }
-    /// <summary>Distinct global ids of the experts held, in the order of the weights; null: all.</summary>
+    /// <summary>
+    /// Distinct global ids of the experts held, in the order of the weights; null: all.
+    /// </summary>
     public int[] LocalExperts { get; set; }
     /// <summary>Keeps weights unpacked, to be read and written.</summary>
     public bool Trainable { get; set; }
@@ -58,7 +62,9 @@ public sealed class ForwardArgs {
     public Matrix RouterX { get; set; }
     /// <summary>[T, hidden], the layer's dtype.</summary>
     public Matrix Y { get; set; }
-    /// <summary>[T, top_k] int: the chosen experts, or with GivenRouting those to use; -1 skips.</summary>
+    /// <summary>
+    /// [T, top_k] int: the chosen experts, or with GivenRouting those to use; -1 skips.
+    /// </summary>
     public Matrix Ids { get; set; }
     /// <summary>[T, top_k] float, final weights: output, or input with GivenRouting.</summary>
     public Matrix Weights { get; set; }
@@ -78,7 +84,8 @@ public sealed class ForwardArgs {
     internal uint NativeFlags {
         get {
             return (GivenRouting ? Flags.ForwardFlagGivenRouting : 0) |
-                   (Accumulate ? Flags.ForwardFlagAccumulate : 0) | (SkipShared ? Flags.ForwardFlagSkipShared : 0);
+                   (Accumulate ? Flags.ForwardFlagAccumulate : 0) |
+                   (SkipShared ? Flags.ForwardFlagSkipShared : 0);
         }
     }
 }
@@ -93,8 +100,8 @@ public sealed unsafe class Layer : IDisposable {
         var held = local != null && local.Length > 0 ? local.Length : config.Routing.NumExperts;
         var error = new NativeError();
         var routing = config.Routing.ToNative();
-        var activation = config.Activation == null ? default(NativeActivation) : config.Activation.ToNative();
-        var shared = config.SharedActivation == null ? default(NativeActivation) : config.SharedActivation.ToNative();
+        var activation = (config.Activation ?? new Activation()).ToNative();
+        var shared = (config.SharedActivation ?? new Activation()).ToNative();
         void* created;
         using (var pins = new Pins())
         fixed (NativeWeight* weights = Weight.ToNative(config.Weights, pins, held))
@@ -117,8 +124,7 @@ public sealed unsafe class Layer : IDisposable {
                 local_experts = localExperts
             };
             lock (device.Exclusive) {
-                MoertException.Check(
-                    MoertNative.moert_layer_create(device.Handle, &desc, &created, &error), &error);
+                Check(moert_layer_create(device.Handle, &desc, &created, &error), &error);
             }
         }
         handle = new LayerHandle(created);
@@ -139,9 +145,9 @@ public sealed unsafe class Layer : IDisposable {
                 local_experts = localExperts
             };
             lock (device.Exclusive) {
-                MoertException.Check(
-                    MoertNative.moert_layer_open(device.Handle, manifest.Handle, index, &desc, &created, &error),
-                    &error);
+                var status = moert_layer_open(
+                    device.Handle, manifest.Handle, index, &desc, &created, &error);
+                Check(status, &error);
             }
         }
         handle = new LayerHandle(created);
@@ -151,7 +157,7 @@ public sealed unsafe class Layer : IDisposable {
     private LayerInfo ReadInfo() {
         var error = new NativeError();
         var raw = new NativeLayerInfo { struct_size = (uint)sizeof(NativeLayerInfo) };
-        MoertException.Check(MoertNative.moert_layer_get_info(handle, &raw, &error), &error);
+        Check(moert_layer_get_info(handle, &raw, &error), &error);
         return new LayerInfo(&raw);
     }
 
@@ -162,7 +168,9 @@ public sealed unsafe class Layer : IDisposable {
     public void Dispose() { handle.Dispose(); }
 
     /// <summary>Computes y = layer(x).</summary>
-    public void Forward(DeviceStream stream, Matrix x, Matrix y) { Forward(stream, new ForwardArgs { X = x, Y = y }); }
+    public void Forward(DeviceStream stream, Matrix x, Matrix y) {
+        Forward(stream, new ForwardArgs { X = x, Y = y });
+    }
 
     /// <summary>Computes y = layer(x).</summary>
     public void Forward(DeviceStream stream, ForwardArgs args) {
@@ -178,8 +186,7 @@ public sealed unsafe class Layer : IDisposable {
                 }
                 launch.Begin();
                 var error = new NativeError();
-                MoertException.Check(
-                    MoertNative.moert_layer_forward(handle, stream.Handle, &raw, &error), &error);
+                Check(moert_layer_forward(handle, stream.Handle, &raw, &error), &error);
                 launch.End();
             } finally {
                 launch.Dispose();
@@ -189,15 +196,17 @@ public sealed unsafe class Layer : IDisposable {
 
     private NativeLayerForwardArgs Arguments(ref Launch launch, ForwardArgs args) {
         var routing = args.GivenRouting ? Access.Read : Access.Write;
+        var y = args.Accumulate ? Access.ReadWrite : Access.Write;
         var raw = new NativeLayerForwardArgs { struct_size = (uint)sizeof(NativeLayerForwardArgs) };
         raw.flags = args.NativeFlags;
         raw.x = launch.Add("X", args.X, Info.Hidden, Access.Read);
         raw.router_x = launch.Add("RouterX", args.RouterX, Info.Hidden, Access.Read);
-        raw.y = launch.Add("Y", args.Y, Info.Hidden, args.Accumulate ? Access.ReadWrite : Access.Write);
+        raw.y = launch.Add("Y", args.Y, Info.Hidden, y);
         raw.ids = launch.Add("Ids", args.Ids, Info.TopK, routing);
         raw.weights = launch.Add("Weights", args.Weights, Info.TopK, routing);
         raw.logits = launch.Add("Logits", args.Logits, Info.NumExperts, Access.Write);
-        raw.expert_counts = launch.Add("ExpertCounts", args.ExpertCounts, Info.NumExperts, Access.Write);
+        raw.expert_counts =
+            launch.Add("ExpertCounts", args.ExpertCounts, Info.NumExperts, Access.Write);
         if (args.Workspace != null) {
             raw.workspace = (void*)args.Workspace.Handle.DangerousGetHandle();
             raw.workspace_size = args.Workspace.Bytes;
@@ -208,7 +217,7 @@ public sealed unsafe class Layer : IDisposable {
     private ulong Size(NativeLayerForwardArgs* raw) {
         var error = new NativeError();
         ulong bytes;
-        MoertException.Check(MoertNative.moert_layer_workspace_size(handle, raw, &bytes, &error), &error);
+        Check(moert_layer_workspace_size(handle, raw, &bytes, &error), &error);
         return bytes;
     }
 
@@ -227,8 +236,8 @@ public sealed unsafe class Layer : IDisposable {
     }
 
     /// <summary>
-    /// Copies a weight of a trainable layer to an array, after the stream's work; returns when done.
-    /// The expert is a global id for the roles that each expert has, else 0.
+    /// Copies a weight of a trainable layer to an array, after the stream's work; returns when
+    /// done. The expert is a global id for the roles that each expert has, else 0.
     /// </summary>
     public void ReadWeight(DeviceStream stream, Role role, int expert, Matrix to) {
         CopyWeight(stream, role, expert, to, false);
@@ -245,17 +254,18 @@ public sealed unsafe class Layer : IDisposable {
         using (new Guard(handle)) {
             var error = new NativeError();
             var view = new NativeMatrix();
-            MoertException.Check(
-                MoertNative.moert_layer_weight(handle, (int)role, expert, &view, &error), &error);
+            Check(moert_layer_weight(handle, (int)role, expert, &view, &error), &error);
             var packed = view.row_stride == view.cols || view.rows <= 1;
-            if (!host.OnHost || view.dtype != (int)host.Dtype || view.rows * view.cols != host.Length ||
-                !packed) {
-                throw MoertException.InvalidArgument(
-                    "the weight " + role + " has " + view.rows + " rows and " + view.cols + " columns of " +
-                    (Dtype)view.dtype + "; the array has " + host.Length + " of " + host.Dtype);
+            var fits = view.dtype == (int)host.Dtype && view.rows * view.cols == host.Length;
+            if (!host.OnHost || !packed || !fits) {
+                throw InvalidArgument(
+                    "the weight " + role + " has " + view.rows + " rows and " + view.cols +
+                    " columns of " + (Dtype)view.dtype + "; the array has " + host.Length + " of " +
+                    host.Dtype);
             }
+            var bytes = (ulong)(host.Length * Matrix.Size(host.Dtype));
             lock (stream.Exclusive) {
-                stream.Copy((IntPtr)view.data, host, (ulong)(host.Length * Matrix.Size(host.Dtype)), up);
+                stream.Copy((IntPtr)view.data, host, bytes, up);
             }
         }
     }

@@ -2,12 +2,13 @@
 using System;
 using System.Collections.Generic;
 using Microsoft.Win32.SafeHandles;
+using static Moert.MoertNative;
 
 namespace Moert {
 
 /// <summary>
-/// One reference to an object of the library. P/Invoke keeps it during a call, so that Dispose releases
-/// it when running calls are done.
+/// One reference to an object of the library. P/Invoke keeps it during a call, so that Dispose
+/// releases it when running calls are done.
 /// </summary>
 internal abstract unsafe class NativeHandle : SafeHandleZeroOrMinusOneIsInvalid {
     private volatile bool disposed;
@@ -18,7 +19,9 @@ internal abstract unsafe class NativeHandle : SafeHandleZeroOrMinusOneIsInvalid 
     /// Refuses what was disposed. P/Invoke alone would accept it as long as another call runs.
     /// </summary>
     internal static T Open<T>(T handle) where T : NativeHandle {
-        if (handle.disposed) throw new ObjectDisposedException(handle.GetType().Name.Replace("Handle", ""));
+        if (handle.disposed) {
+            throw new ObjectDisposedException(handle.GetType().Name.Replace("Handle", ""));
+        }
         return handle;
     }
 
@@ -53,17 +56,17 @@ internal struct Guard : IDisposable {
 
 internal sealed unsafe class RuntimeHandle : NativeHandle {
     internal RuntimeHandle(void* created) : base(created) { }
-    protected override void Release(void* address) { MoertNative.moert_runtime_drop(address); }
+    protected override void Release(void* address) { moert_runtime_drop(address); }
 }
 
 internal sealed unsafe class DeviceHandle : NativeHandle {
     internal DeviceHandle(void* created) : base(created) { }
-    protected override void Release(void* address) { MoertNative.moert_device_drop(address); }
+    protected override void Release(void* address) { moert_device_drop(address); }
 
     /// <summary>A reference of its own.</summary>
     internal DeviceHandle Share() {
         using (new Guard(this)) {
-            MoertNative.moert_device_retain(this);
+            moert_device_retain(this);
             return new DeviceHandle((void*)handle);
         }
     }
@@ -92,41 +95,41 @@ internal sealed unsafe class StreamHandle : NativeHandle {
     protected override void Release(void* address) {
         if (InFlight.Count > 0) {
             // What the work uses may go only when it is done; its failure has nobody to hear it.
-            MoertNative.moert_stream_finish(address);
+            moert_stream_finish(address);
             Landed();
         }
-        MoertNative.moert_stream_drop(address);
+        moert_stream_drop(address);
     }
 }
 
 internal sealed unsafe class EventHandle : NativeHandle {
     internal EventHandle(void* created) : base(created) { }
-    protected override void Release(void* address) { MoertNative.moert_event_drop(address); }
+    protected override void Release(void* address) { moert_event_drop(address); }
 }
 
 internal sealed unsafe class ManifestHandle : NativeHandle {
     internal ManifestHandle(void* created) : base(created) { }
-    protected override void Release(void* address) { MoertNative.moert_manifest_drop(address); }
+    protected override void Release(void* address) { moert_manifest_drop(address); }
 }
 
 internal sealed unsafe class LayerHandle : NativeHandle {
     internal LayerHandle(void* created) : base(created) { }
-    protected override void Release(void* address) { MoertNative.moert_layer_drop(address); }
+    protected override void Release(void* address) { moert_layer_drop(address); }
 }
 
 internal sealed unsafe class GateHandle : NativeHandle {
     internal GateHandle(void* created) : base(created) { }
-    protected override void Release(void* address) { MoertNative.moert_gate_drop(address); }
+    protected override void Release(void* address) { moert_gate_drop(address); }
 }
 
 internal sealed unsafe class RouterHandle : NativeHandle {
     internal RouterHandle(void* created) : base(created) { }
-    protected override void Release(void* address) { MoertNative.moert_router_drop(address); }
+    protected override void Release(void* address) { moert_router_drop(address); }
 }
 
 internal sealed unsafe class OptimizerHandle : NativeHandle {
     internal OptimizerHandle(void* created) : base(created) { }
-    protected override void Release(void* address) { MoertNative.moert_optimizer_drop(address); }
+    protected override void Release(void* address) { moert_optimizer_drop(address); }
 }
 
 /// <summary>Device memory with a reference of its own to the device.</summary>
@@ -136,7 +139,7 @@ internal sealed unsafe class BufferHandle : NativeHandle {
     internal BufferHandle(IntPtr device, void* memory) : base(memory) { this.device = device; }
 
     protected override void Release(void* address) {
-        MoertNative.moert_buffer_drop((void*)device, address);
+        moert_buffer_drop((void*)device, address);
     }
 }
 

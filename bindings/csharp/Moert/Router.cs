@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
 using System.Collections.Generic;
+using static Moert.MoertException;
+using static Moert.MoertNative;
 
 namespace Moert {
 
@@ -63,8 +65,7 @@ public sealed unsafe class Router : IDisposable {
                 weights = weights
             };
             lock (device.Exclusive) {
-                MoertException.Check(
-                    MoertNative.moert_router_create(device.Handle, &desc, &created, &error), &error);
+                Check(moert_router_create(device.Handle, &desc, &created, &error), &error);
             }
         }
         handle = new RouterHandle(created);
@@ -83,8 +84,7 @@ public sealed unsafe class Router : IDisposable {
                 stream.Reserve(Size(&raw));
                 launch.Begin();
                 var error = new NativeError();
-                MoertException.Check(
-                    MoertNative.moert_router_forward(handle, stream.Handle, &raw, &error), &error);
+                Check(moert_router_forward(handle, stream.Handle, &raw, &error), &error);
                 launch.End();
             } finally {
                 launch.Dispose();
@@ -107,7 +107,8 @@ public sealed unsafe class Router : IDisposable {
     }
 
     private NativeRouterForwardArgs Arguments(ref Launch launch, RouterArgs args) {
-        var raw = new NativeRouterForwardArgs { struct_size = (uint)sizeof(NativeRouterForwardArgs) };
+        var raw = new NativeRouterForwardArgs();
+        raw.struct_size = (uint)sizeof(NativeRouterForwardArgs);
         raw.x = launch.Add("X", args.X, hidden, Access.Read);
         raw.given_logits = launch.Add("GivenLogits", args.GivenLogits, numExperts, Access.Read);
         raw.ids = launch.Add("Ids", args.Ids, topK, Access.Write);
@@ -120,7 +121,7 @@ public sealed unsafe class Router : IDisposable {
     private ulong Size(NativeRouterForwardArgs* raw) {
         var error = new NativeError();
         ulong bytes;
-        MoertException.Check(MoertNative.moert_router_workspace_size(handle, raw, &bytes, &error), &error);
+        Check(moert_router_workspace_size(handle, raw, &bytes, &error), &error);
         return bytes;
     }
 }

@@ -2,6 +2,7 @@
 using System;
 using System.Runtime.InteropServices;
 using System.Text;
+using static Moert.MoertException;
 
 namespace Moert {
 
@@ -18,7 +19,7 @@ internal static unsafe class Text {
     internal static byte[] ToUtf8(string text, string name) {
         if (text == null) return null;
         if (text.IndexOf('\0') >= 0) {
-            throw MoertException.InvalidArgument(name + " contains a NUL character: " + text);
+            throw InvalidArgument(name + " contains a NUL character: " + text);
         }
         return Encoding.UTF8.GetBytes(text + "\0");
     }

@@ -8,9 +8,9 @@ namespace Moert {
 internal enum Access { Read, Write, ReadWrite }
 
 /// <summary>
-/// The matrices of one call on a stream, which the caller has to itself: pins arrays, copies them to
-/// other devices, and keeps buffers. With host memory among them, End returns when the work is done;
-/// Dispose waits for it in any case.
+/// The matrices of one call on a stream, which the caller has to itself: pins arrays, copies them
+/// to other devices, and keeps buffers. With host memory among them, End returns when the work is
+/// done; Dispose waits for it in any case.
 /// </summary>
 internal unsafe struct Launch : IDisposable {
     private const ulong Alignment = 256;
@@ -47,8 +47,11 @@ internal unsafe struct Launch : IDisposable {
         var operand = new Operand { Access = access, Strided = native.row_stride != native.cols };
         if (matrix.OnHost) {
             onHost = true;
-            if (matrix.Array != null) operand.Pin = GCHandle.Alloc(matrix.Array, GCHandleType.Pinned);
-            operand.Host = matrix.Array != null ? operand.Pin.AddrOfPinnedObject() : matrix.Address;
+            operand.Host = matrix.Address;
+            if (matrix.Array != null) {
+                operand.Pin = GCHandle.Alloc(matrix.Array, GCHandleType.Pinned);
+                operand.Host = operand.Pin.AddrOfPinnedObject();
+            }
             if (native.rows > 0) {
                 var elements = (native.rows - 1) * native.row_stride + native.cols;
                 operand.Bytes = (ulong)(elements * Matrix.Size(matrix.Dtype));
@@ -101,7 +104,9 @@ internal unsafe struct Launch : IDisposable {
         }
     }
 
-    private static ulong Aligned(ulong bytes) { return (bytes + Alignment - 1) / Alignment * Alignment; }
+    private static ulong Aligned(ulong bytes) {
+        return (bytes + Alignment - 1) / Alignment * Alignment;
+    }
 }
 
 }
