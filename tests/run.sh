@@ -96,7 +96,7 @@ tests() {
 
 asan() {
   build asan
-  ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan
+  UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan
 }
 
 # Without address randomisation where the system allows: older TSan runtimes need it.
