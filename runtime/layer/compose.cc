@@ -21,7 +21,7 @@ struct Plan {
 class ComposedLayer final : public PreparedLayer {
  public:
   ComposedLayer(const LayerSpec& spec, Owned<PreparedRouter> router, Owned<PreparedExperts> experts)
-      : top_k_(spec.routing.top_k), router_(std::move(router)), experts_(std::move(experts)) {}
+      : top_k_(spec.routing.top_k), experts_(std::move(experts)), router_(std::move(router)) {}
 
   uint64_t WorkspaceSize(const LayerCall& call) const override {
     const Plan plan = MakePlan(call);
@@ -79,9 +79,25 @@ class ComposedLayer final : public PreparedLayer {
   }
 
   int64_t top_k_;
-  Owned<PreparedRouter> router_;
   Owned<PreparedExperts> experts_;
+  Owned<PreparedRouter> router_;  // may use the experts' memory
 };
+
+// A trainable layer's router reads what Weight shows of it, so that writes to the views reach it.
+RouterWeights RouterViews(const PreparedExperts& experts, const RouterWeights& weights) {
+  RouterWeights out = weights;
+  const auto show = [&](moert_role role, WeightMatrix* weight) {
+    moert_matrix view;
+    if (!weight->present() || !experts.Weight(role, 0, &view).ok()) return;
+    *weight = {view.data, view.dtype, view.row_stride, 1};
+  };
+  show(MOERT_ROLE_ROUTER, &out.router);
+  show(MOERT_ROLE_ROUTER_BIAS, &out.router_bias);
+  show(MOERT_ROLE_SELECTION_BIAS, &out.selection_bias);
+  show(MOERT_ROLE_ROUTER_INPUT_SCALE, &out.input_scale);
+  show(MOERT_ROLE_EXPERT_SCALE, &out.expert_scale);
+  return out;
+}
 
 }  // namespace
 
@@ -93,13 +109,16 @@ Status MakeLayer(Allocator& allocator, BackendDevice& device, const LayerSpec& s
     *out = std::move(fused);
     return Status();
   }
+  Owned<PreparedExperts> experts;
+  MOERT_RETURN_IF_ERROR(device.PrepareExperts(spec, weights, source, &experts));
   Owned<PreparedRouter> router;
   if (weights.router.router.present()) {
     const RouterSpec router_spec{spec.routing, spec.dtype, spec.hidden};
-    MOERT_RETURN_IF_ERROR(device.PrepareRouter(router_spec, weights.router, source, &router));
+    MOERT_RETURN_IF_ERROR(
+        spec.trainable ? device.PrepareRouter(router_spec, RouterViews(*experts, weights.router),
+                                              WeightSource::kBorrow, &router)
+                       : device.PrepareRouter(router_spec, weights.router, source, &router));
   }
-  Owned<PreparedExperts> experts;
-  MOERT_RETURN_IF_ERROR(device.PrepareExperts(spec, weights, source, &experts));
   *out = MakeOwned<ComposedLayer>(allocator, spec, std::move(router), std::move(experts));
   return Status();
 }

@@ -132,8 +132,8 @@ uint8_t* MatrixBuffer::ElementOf(std::vector<uint8_t>& image, int64_t row, int64
 }
 
 void MatrixBuffer::Write(const std::function<void(int64_t, int64_t, void*)>& encode) {
+  if (buffer_.size() == 0) return;
   std::vector<uint8_t> image(buffer_.size(), DeviceBuffer::kPoison);
-  if (image.empty()) return;
   for (int64_t r = 0; r < view_.rows; ++r) {
     for (int64_t c = 0; c < view_.cols; ++c) encode(r, c, ElementOf(image, r, c));
   }

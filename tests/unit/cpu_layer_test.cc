@@ -10,6 +10,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "layer/compose.h"
 #include "unit/cpu_support.h"
 
 namespace moert::test {
@@ -333,6 +334,43 @@ TEST_CASE("views of a trainable layer's weights are its weights, in the order th
       CHECK(view.rows == 1);
       CHECK(view.cols == 6);
       CHECK(experts->Weight(MOERT_ROLE_SHARED_UP, 0, &view).code() == MOERT_STATUS_NOT_FOUND);
+    }
+  }
+}
+
+TEST_CASE("a write to the view of a trainable layer's router changes the choice") {
+  Allocator allocator(nullptr);
+  CpuFixture cpu;
+  const auto stream = cpu.Stream();
+  for (WeightSource source : {WeightSource::kCopy, WeightSource::kMapped}) {
+    Random random;
+    CAPTURE(random.seed);
+    TestLayer layer(random, allocator, {4, 1, 6, 5, 0, 0}, MOERT_DTYPE_FLOAT32);
+    layer.spec.trainable = true;
+    Owned<PreparedLayer> prepared;
+    REQUIRE(MakeLayer(allocator, *cpu.device, layer.spec, layer.weights, source, &prepared).ok());
+    moert_matrix router;
+    REQUIRE(prepared->Weight(MOERT_ROLE_ROUTER, 0, &router).ok());
+    REQUIRE(router.rows == 4);
+    REQUIRE(router.cols == 6);
+    std::vector<float> x(6, 1.0f), y(6);
+    int32_t id = -7;
+    LayerCall call;
+    call.tokens = 1;
+    call.x = call.router_x = Matrix(x.data(), 1, 6, MOERT_DTYPE_FLOAT32);
+    call.y = Matrix(y.data(), 1, 6, MOERT_DTYPE_FLOAT32);
+    call.ids = Matrix(&id, 1, 1, MOERT_DTYPE_INT32);
+    const uint64_t size = prepared->WorkspaceSize(call);
+    REQUIRE(stream->Reserve(size).ok());
+    REQUIRE(stream->Scratch(&call.workspace).ok());
+    for (int32_t chosen : {2, 0, 3}) {
+      for (int64_t e = 0; e < 4; ++e) {
+        for (int64_t i = 0; i < 6; ++i) {
+          static_cast<float*>(router.data)[e * router.row_stride + i] = e == chosen ? 1.0f : -1.0f;
+        }
+      }
+      REQUIRE(prepared->Forward(*stream, call).ok());
+      CHECK(id == chosen);
     }
   }
 }

@@ -21,8 +21,8 @@ Status PrepareExperts(const DeviceParts& device, const LayerSpec& spec, const La
                       WeightSource source, Owned<PreparedExperts>* out);
 Status PrepareGate(const DeviceParts& device, const GateSpec& spec, Owned<PreparedGate>* out);
 
-// Asks for large pages for a big block that was not touched yet: with small ones a tenth of a product's
-// time goes to address translation. A hint, so that its failure means nothing.
+// Asks for large pages for a big block that was not touched yet: with small ones a tenth of a
+// product's time goes to address translation. A hint, so that its failure means nothing.
 void PreferLargePages(void* data, size_t size);
 
 // The table of the highest level that this CPU and system have, or of the level that `wanted` names

@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t kChunkTokens = 512;
 constexpr int64_t kChunkSlotsPerExpert = 128;
 // A call that multiplies fewer weights than this runs on the caller alone.
-constexpr int64_t kParallelWork = 64 * 1024;
+constexpr int64_t kParallelWork = 512 * 1024;
 
 // Scratch of one worker.
 struct WorkerScratch {
@@ -92,6 +92,7 @@ class CpuExperts final : public PreparedExperts {
         shared_activation_(spec.shared_activation),
         dtype_(spec.dtype),
         weight_on_input_(spec.weight_application == MOERT_WEIGHT_APPLICATION_INPUT),
+        trainable_(spec.trainable),
         hidden_(spec.hidden),
         intermediate_(spec.intermediate),
         latent_(spec.latent),
@@ -115,6 +116,7 @@ class CpuExperts final : public PreparedExperts {
       store.AddExpert(weights.shared, shared_intermediate_, hidden_, &shared_);
     }
     store.Add(weights.shared_expert_gate, 1, hidden_, &shared_gate_);
+    if (trainable_) store.AddRouter(weights.router, routing_.num_experts, hidden_, &router_);
     store.Add(weights.latent_in, latent_, hidden_, &latent_in_);
     store.Add(weights.latent_out, hidden_, latent_, &latent_out_);
     MOERT_RETURN_IF_ERROR(store.Commit(*device_.scheduler));
@@ -198,6 +200,7 @@ class CpuExperts final : public PreparedExperts {
   const moert_activation shared_activation_;
   const moert_dtype dtype_;
   const bool weight_on_input_;
+  const bool trainable_;
   const int64_t hidden_;
   const int64_t intermediate_;
   const int64_t latent_;
@@ -206,6 +209,7 @@ class CpuExperts final : public PreparedExperts {
   const int64_t element_;
   std::pmr::vector<int32_t> local_of_;  // of a global expert id; -1: not held
   std::pmr::vector<ExpertViews> experts_;
+  RouterViews router_;  // kept for Weight in a trainable layer, whose router reads what it shows
   ExpertViews shared_;
   WeightView shared_gate_ = {};
   WeightView latent_in_ = {};
@@ -581,6 +585,16 @@ Status AsPair(const WeightView& gate, const WeightView& up, int64_t rows, int64_
 Status CpuExperts::Weight(moert_role role, int32_t expert, moert_matrix* out) const {
   const ExpertViews& e = experts_[static_cast<size_t>(expert)];
   switch (role) {
+    case MOERT_ROLE_ROUTER:
+      return AsMatrix(router_.router, routing_.num_experts, hidden_, out);
+    case MOERT_ROLE_ROUTER_BIAS:
+      return AsMatrix(router_.router_bias, 1, routing_.num_experts, out);
+    case MOERT_ROLE_SELECTION_BIAS:
+      return AsMatrix(router_.selection_bias, 1, routing_.num_experts, out);
+    case MOERT_ROLE_ROUTER_INPUT_SCALE:
+      return AsMatrix(router_.input_scale, 1, hidden_, out);
+    case MOERT_ROLE_EXPERT_SCALE:
+      return AsMatrix(router_.expert_scale, 1, routing_.num_experts, out);
     case MOERT_ROLE_EXPERT_GATE:
       return AsMatrix(e.gate, intermediate_, width_, out);
     case MOERT_ROLE_EXPERT_UP:
@@ -612,7 +626,7 @@ Status CpuExperts::Weight(moert_role role, int32_t expert, moert_matrix* out) co
     case MOERT_ROLE_SHARED_EXPERT_GATE:
       return AsMatrix(shared_gate_, 1, hidden_, out);
     default:
-      return NotFound("role %d is not one that the experts of a layer have", role);
+      return NotFound("role %d is unknown", role);
   }
 }
 

@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t kTokensPerWorker = 4;
 // Experts of one work item then.
 constexpr int64_t kExpertsPerItem = 16;
+// A call that multiplies fewer values than this runs on the caller alone.
+constexpr int64_t kParallelWork = 128 * 1024;
 
 // Scratch of one call; the arrays of vectors are whole, the rest is one worker's after the other.
 struct Scratch {
@@ -59,11 +61,7 @@ class CpuRouter final : public PreparedRouter {
 
   Status Prepare(const RouterWeights& weights, bool copy) {
     WeightStore store(*device_.allocator, copy);
-    store.Add(weights.router, experts(), spec_.hidden, &router_);
-    store.Add(weights.router_bias, 1, experts(), &router_bias_);
-    store.Add(weights.selection_bias, 1, experts(), &selection_bias_);
-    store.Add(weights.input_scale, 1, spec_.hidden, &input_scale_);
-    store.Add(weights.expert_scale, 1, experts(), &expert_scale_);
+    store.AddRouter(weights, experts(), spec_.hidden, &views_);
     MOERT_RETURN_IF_ERROR(store.Commit(*device_.scheduler));
     memory_ = store.TakeMemory();
     return Status();
@@ -131,10 +129,10 @@ class CpuRouter final : public PreparedRouter {
       if (view.data != nullptr)
         device_.kernels->load(out, view.data, view.dtype, view.in_stride, n);
     };
-    load(router_bias_, scratch.router_bias, experts());
-    load(selection_bias_, scratch.selection_bias, experts());
-    load(expert_scale_, scratch.expert_scale, experts());
-    load(input_scale_, scratch.input_scale, spec_.hidden);
+    load(views_.router_bias, scratch.router_bias, experts());
+    load(views_.selection_bias, scratch.selection_bias, experts());
+    load(views_.expert_scale, scratch.expert_scale, experts());
+    load(views_.input_scale, scratch.input_scale, spec_.hidden);
   }
 
   // What the router's input rows are multiplied by.
@@ -157,30 +155,31 @@ class CpuRouter final : public PreparedRouter {
   void Product(const RouteCall& call, const Scratch& scratch, int64_t token, int64_t rows,
                const float* row_factors, int64_t expert, int64_t count, float* panel, float* out,
                int64_t out_stride) const {
-    WeightView weight = router_;
-    weight.data = Element(router_, expert, 0);
-    device_.kernels->product({{Row(call.x, token), call.x.dtype, call.x.row_stride, nullptr,
-                               has_row_factor() ? row_factors : nullptr,
-                               input_scale_.data != nullptr ? scratch.input_scale : nullptr, false},
-                              rows,
-                              spec_.hidden,
-                              weight,
-                              count,
-                              out,
-                              out_stride,
-                              panel,
-                              false});
+    WeightView weight = views_.router;
+    weight.data = Element(views_.router, expert, 0);
+    device_.kernels->product(
+        {{Row(call.x, token), call.x.dtype, call.x.row_stride, nullptr,
+          has_row_factor() ? row_factors : nullptr,
+          views_.input_scale.data != nullptr ? scratch.input_scale : nullptr, false},
+         rows,
+         spec_.hidden,
+         weight,
+         count,
+         out,
+         out_stride,
+         panel,
+         false});
   }
 
   void Choose(const RouteCall& call, const Scratch& scratch, const Scratch::Worker& worker,
               int64_t token, float* logits) const {
-    device_.kernels->route({&spec_.routing,
-                            router_bias_.data != nullptr ? scratch.router_bias : nullptr,
-                            selection_bias_.data != nullptr ? scratch.selection_bias : nullptr,
-                            expert_scale_.data != nullptr ? scratch.expert_scale : nullptr, logits,
-                            worker.scores, worker.keys, worker.score_keys, worker.group_keys,
-                            static_cast<int32_t*>(Row(call.ids, token)),
-                            static_cast<float*>(Row(call.weights, token))});
+    device_.kernels->route(
+        {&spec_.routing, views_.router_bias.data != nullptr ? scratch.router_bias : nullptr,
+         views_.selection_bias.data != nullptr ? scratch.selection_bias : nullptr,
+         views_.expert_scale.data != nullptr ? scratch.expert_scale : nullptr, logits,
+         worker.scores, worker.keys, worker.score_keys, worker.group_keys,
+         static_cast<int32_t*>(Row(call.ids, token)),
+         static_cast<float*>(Row(call.weights, token))});
     if (call.logits.present()) {
       std::memcpy(Row(call.logits, token), logits, static_cast<size_t>(experts()) * sizeof(float));
     }
@@ -189,7 +188,8 @@ class CpuRouter final : public PreparedRouter {
   void RunFew(const RouteCall& call, const Scratch& scratch) const {
     const auto padded = static_cast<int64_t>(AlignUp(experts(), kMaxLanes));
     if (has_row_factor()) RowFactors(call, 0, call.tokens, scratch.row_factors);
-    RunItems(*device_.scheduler, workers(), DivideUp(experts(), kExpertsPerItem),
+    const bool small = call.tokens * experts() * spec_.hidden < kParallelWork;
+    RunItems(*device_.scheduler, small ? 1 : workers(), DivideUp(experts(), kExpertsPerItem),
              [&](uint32_t worker, int64_t item) {
                const int64_t first = item * kExpertsPerItem;
                Product(call, scratch, 0, call.tokens, scratch.row_factors, first,
@@ -238,11 +238,7 @@ class CpuRouter final : public PreparedRouter {
   const DeviceParts device_;
   const RouterSpec spec_;
   Buffer memory_;
-  WeightView router_ = {};
-  WeightView router_bias_ = {};
-  WeightView selection_bias_ = {};
-  WeightView input_scale_ = {};
-  WeightView expert_scale_ = {};
+  RouterViews views_;
   mutable UseCount uses_;
 };
 

@@ -70,6 +70,15 @@ void WeightStore::AddPair(const WeightMatrix& gate, const WeightMatrix& up, int6
                     offset + static_cast<uint64_t>(distance * element), up_view});
 }
 
+void WeightStore::AddRouter(const RouterWeights& weights, int64_t experts, int64_t hidden,
+                            RouterViews* views) {
+  Add(weights.router, experts, hidden, &views->router);
+  Add(weights.router_bias, 1, experts, &views->router_bias);
+  Add(weights.selection_bias, 1, experts, &views->selection_bias);
+  Add(weights.input_scale, 1, hidden, &views->input_scale);
+  Add(weights.expert_scale, 1, experts, &views->expert_scale);
+}
+
 void WeightStore::AddExpert(const ExpertWeights& weights, int64_t intermediate, int64_t width,
                             ExpertViews* views) {
   AddPair(weights.gate, weights.up, intermediate, width, &views->gate, &views->up);

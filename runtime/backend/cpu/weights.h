@@ -14,7 +14,14 @@
 
 namespace moert::cpu {
 
-// As ExpertWeights; data is null where there is none.
+// As RouterWeights and ExpertWeights; data is null where there is none.
+struct RouterViews {
+  WeightView router = {};
+  WeightView router_bias = {};
+  WeightView selection_bias = {};
+  WeightView input_scale = {};
+  WeightView expert_scale = {};
+};
 struct ExpertViews {
   WeightView gate = {};
   WeightView up = {};
@@ -39,6 +46,7 @@ class WeightStore {
   // were, so that both stay views of what the host gave. Either may be absent.
   void AddPair(const WeightMatrix& gate, const WeightMatrix& up, int64_t out, int64_t in,
                WeightView* gate_view, WeightView* up_view);
+  void AddRouter(const RouterWeights& weights, int64_t experts, int64_t hidden, RouterViews* views);
   void AddExpert(const ExpertWeights& weights, int64_t intermediate, int64_t width,
                  ExpertViews* views);
   Status Commit(Scheduler& scheduler);
