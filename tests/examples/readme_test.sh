@@ -31,7 +31,8 @@ described() { moert inspect "$model/model.moem" --json | grep -v '"family":'; }
 described >built_in.json
 block json >my_moe.json
 moert pack "$model" --family my_moe.json
-moert inspect "$model/model.moem" --json | grep -q '"family": "my_moe"'
+# Not grep -q, which would close the pipe on the command.
+moert inspect "$model/model.moem" --json | grep '"family": "my_moe"' >/dev/null
 described | diff built_in.json -
 
 block c >layer.c
