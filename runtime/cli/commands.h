@@ -47,7 +47,7 @@ struct BenchOptions {
   std::string weights;  // dtype of the weights of a shape; empty: as dtype
   std::string op = "layer";
   bool eager = false;  // GPU: plain calls instead of graph replays
-  std::string plot;  // an SVG file; empty: none
+  std::string plot;    // an SVG file; empty: none
   bool json = false;
 };
 Status RunBench(const BenchOptions& options);
