@@ -20,6 +20,12 @@ grep -oE '\]\([^):]+\)' "$source_dir/README.md" | tr -d '](' | tr -d ')' | while
   [ -e "$source_dir/$path" ] || { echo "the README links to $path, which is not there" >&2; exit 1; }
 done
 
+# The programs of the bindings are the examples that their own tests run.
+same() { diff <(block "$1") <(grep -v SPDX "$source_dir/bindings/$2" | sed '/./,$!d'); }
+same rust rust/moert/examples/hello_layer.rs
+same go go/examples/hello_layer/main.go
+same csharp csharp/examples/HelloLayer.cs
+
 block sh >commands.sh
 grep -q '^moert pack' commands.sh
 bash -euo pipefail commands.sh

@@ -9,32 +9,57 @@ namespace moert {
 
 #define MOERT_KERNELS_OF_DTYPE(X, D) \
   X(gate_multiply_##D)               \
-  X(gate_multiply_rows_##D) X(gate_add_rows_##D) X(gate_add_linear_##D) X(copy_rows_##D)
-#define MOERT_KERNELS_OF_16_BIT(X, D)                                                            \
-  X(linear_mma_gated_16_##D)                                                                     \
-  X(linear_mma_gated_32_##D)                                                                     \
-  X(linear_mma_gated_64_##D)                                                                     \
-  X(linear_mma_gated_128_##D)                                                                    \
-  X(linear_mma_plain_16_##D) X(linear_mma_plain_32_##D) X(linear_mma_plain_64_##D)               \
-      X(linear_mma_plain_128_##D) X(linear_stream_gated_1_##D) X(linear_stream_gated_2_##D)      \
-          X(linear_stream_gated_4_##D) X(linear_stream_gated_8_##D) X(linear_stream_plain_1_##D) \
-              X(linear_stream_plain_2_##D) X(linear_stream_plain_4_##D)                          \
-                  X(linear_stream_plain_8_##D) X(down_sum_1_##D) X(down_sum_2_##D)               \
-                      X(down_sum_4_##D) X(down_sum_8_##D)
+  X(gate_multiply_rows_##D)          \
+  X(gate_add_rows_##D)               \
+  X(gate_add_linear_##D)             \
+  X(copy_rows_##D)
+#define MOERT_KERNELS_OF_16_BIT(X, D) \
+  X(linear_mma_gated_16_##D)          \
+  X(linear_mma_gated_32_##D)          \
+  X(linear_mma_gated_64_##D)          \
+  X(linear_mma_gated_128_##D)         \
+  X(linear_mma_plain_16_##D)          \
+  X(linear_mma_plain_32_##D)          \
+  X(linear_mma_plain_64_##D)          \
+  X(linear_mma_plain_128_##D)         \
+  X(linear_stream_gated_1_##D)        \
+  X(linear_stream_gated_2_##D)        \
+  X(linear_stream_gated_4_##D)        \
+  X(linear_stream_gated_8_##D)        \
+  X(linear_stream_plain_1_##D)        \
+  X(linear_stream_plain_2_##D)        \
+  X(linear_stream_plain_4_##D)        \
+  X(linear_stream_plain_8_##D)        \
+  X(down_sum_1_##D)                   \
+  X(down_sum_2_##D)                   \
+  X(down_sum_4_##D)                   \
+  X(down_sum_8_##D)
 // In the order of moert_dtype, so that a kernel of a dtype is an offset away.
-#define MOERT_KERNELS(X)                                                                       \
-  MOERT_KERNELS_OF_DTYPE(X, f32)                                                               \
-  MOERT_KERNELS_OF_DTYPE(X, bf16)                                                              \
-  MOERT_KERNELS_OF_DTYPE(X, f16)                                                               \
-  MOERT_KERNELS_OF_16_BIT(X, bf16)                                                             \
-  MOERT_KERNELS_OF_16_BIT(X, f16)                                                              \
-  X(top_k_32)                                                                                  \
-  X(top_k_128)                                                                                 \
-  X(top_k_256)                                                                                 \
-  X(top_k_512)                                                                                 \
-  X(top_k_1024) X(choose_and_group_128) X(choose_and_group_256) X(choose_and_group_512)        \
-      X(group_small) X(group_count) X(group_scan) X(group_scatter) X(pack_weight) X(row_scale) \
-          X(logits) X(linear_generic) X(combine) X(ceiling_read) X(ceiling_copy)
+#define MOERT_KERNELS(X)           \
+  MOERT_KERNELS_OF_DTYPE(X, f32)   \
+  MOERT_KERNELS_OF_DTYPE(X, bf16)  \
+  MOERT_KERNELS_OF_DTYPE(X, f16)   \
+  MOERT_KERNELS_OF_16_BIT(X, bf16) \
+  MOERT_KERNELS_OF_16_BIT(X, f16)  \
+  X(top_k_32)                      \
+  X(top_k_128)                     \
+  X(top_k_256)                     \
+  X(top_k_512)                     \
+  X(top_k_1024)                    \
+  X(choose_and_group_128)          \
+  X(choose_and_group_256)          \
+  X(choose_and_group_512)          \
+  X(group_small)                   \
+  X(group_count)                   \
+  X(group_scan)                    \
+  X(group_scatter)                 \
+  X(pack_weight)                   \
+  X(row_scale)                     \
+  X(logits)                        \
+  X(linear_generic)                \
+  X(combine)                       \
+  X(ceiling_read)                  \
+  X(ceiling_copy)
 
 enum class Kernel : int32_t {
 #define MOERT_KERNEL_ENUM(name) name,
