@@ -29,8 +29,9 @@ stage() {
   printf '%-10s %5.1f min  %4d passed  %d failed\n' "$name" \
     "$(awk "BEGIN { print ($SECONDS - $start) / 60 }")" "$ok" "$bad"
   if [ "$bad" -ne 0 ]; then
-    echo "--- the end of $log"
-    tail -n 60 "$log"
+    echo "--- the end of $log, and what failed in it"
+    tail -n 40 "$log"
+    grep -E -A 14 ' (ERROR|FATAL ERROR|WARNING): |ERROR: [A-Z][a-z]+Sanitizer' "$log" | head -n 60
     echo "---"
   fi
 }
