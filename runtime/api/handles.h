@@ -31,22 +31,29 @@ struct moert_device final : moert::Handle {
   moert::Owned<moert::BackendDevice> backend;
 
   moert::Allocator& allocator() const { return runtime->allocator; }
+  const Handle* parent() const override { return runtime.get(); }
 };
 
 struct moert_stream final : moert::Handle {
   moert::Ref<const moert_device> device;
   moert::Owned<moert::BackendStream> backend;
+
+  const Handle* parent() const override { return device.get(); }
 };
 
 struct moert_event final : moert::Handle {
   moert::Ref<const moert_device> device;
   moert::Owned<moert::BackendEvent> backend;
+
+  const Handle* parent() const override { return device.get(); }
 };
 
 struct moert_manifest final : moert::Handle {
   moert::Ref<const moert_runtime> runtime;
   moert::FreeCallback files_free;
   moert::Owned<moert::Manifest> manifest;
+
+  const Handle* parent() const override { return runtime.get(); }
 };
 
 struct moert_layer final : moert::Handle {
@@ -60,6 +67,8 @@ struct moert_layer final : moert::Handle {
   bool has_router = false;
   moert_layer_info info = MOERT_LAYER_INFO_INIT;
   moert::Owned<moert::PreparedLayer> prepared;
+
+  const Handle* parent() const override { return device.get(); }
 };
 
 struct moert_router final : moert::Handle {
@@ -67,12 +76,16 @@ struct moert_router final : moert::Handle {
   moert::FreeCallback weights_free;
   moert::RouterSpec spec;
   moert::Owned<moert::PreparedRouter> prepared;
+
+  const Handle* parent() const override { return device.get(); }
 };
 
 struct moert_gate final : moert::Handle {
   moert::Ref<const moert_device> device;
   moert::GateSpec spec;
   moert::Owned<moert::PreparedGate> prepared;
+
+  const Handle* parent() const override { return device.get(); }
 };
 
 namespace moert {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/allocator.h"
 
+#include <cstdint>
 #include <new>
 
 namespace moert {
@@ -10,6 +11,7 @@ Allocator::Allocator(const moert_allocator* host) : host_(MOERT_ALLOCATOR_INIT) 
 }
 
 void* Allocator::TryAllocate(size_t bytes, size_t alignment) noexcept {
+  if (bytes > PTRDIFF_MAX) return nullptr;  // a heap that rounds such a size up passes 2^64
   if (bytes == 0) bytes = 1;
   if (host_.alloc != nullptr) return host_.alloc(host_.user_data, bytes, alignment);
   return ::operator new(bytes, std::align_val_t(alignment), std::nothrow);

@@ -9,9 +9,12 @@ void Handle::Destroy() const {
   Allocator allocator = *allocator_;
   const FreeCallback last_free = std::move(const_cast<Handle*>(this)->last_free_);
   const size_t size = size_, alignment = alignment_;
+  const Handle* kept = parent();
+  if (kept != nullptr) kept->Retain();
   void* block = dynamic_cast<void*>(const_cast<Handle*>(this));
   const_cast<Handle*>(this)->~Handle();
   allocator.deallocate(block, size, alignment);
+  if (kept != nullptr) kept->Release();
 }
 
 }  // namespace moert

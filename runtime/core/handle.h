@@ -29,6 +29,8 @@ class Handle {
   void set_allocator(Allocator& allocator) { allocator_ = &allocator; }
   // Called when the handle's memory has been given back.
   void set_last_free(FreeCallback free) { last_free_ = std::move(free); }
+  // What this was made from, which has the allocator: it goes after this handle's memory.
+  virtual const Handle* parent() const { return nullptr; }
 
  private:
   template <class T, class... Args>

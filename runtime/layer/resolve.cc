@@ -70,6 +70,23 @@ Status CheckGroups(const moert_routing& routing) {
   return Status();
 }
 
+// Everything a weight's strides can reach lies within 63 bits.
+Status CheckExtent(const moert_weight& weight, const Role& role, int64_t num_local) {
+  int64_t elements = 0, bytes = 0;
+  const int64_t row_stride = weight.row_stride != 0 ? weight.row_stride : weight.cols;
+  bool fits = CheckedMultiply(weight.rows, row_stride, &elements);
+  if (fits && role.per_expert && weight.experts == nullptr) {
+    const int64_t expert_stride = weight.expert_stride != 0 ? weight.expert_stride : elements;
+    int64_t before_last = 0;
+    fits = CheckedMultiply(expert_stride, num_local - 1, &before_last) &&
+           CheckedAdd(elements, before_last, &elements);
+  }
+  if (fits && CheckedMultiply(elements, ElementSize(weight.dtype), &bytes)) return Status();
+  return InvalidArgument("weight %s: row_stride %" PRId64 " and expert_stride %" PRId64
+                         " pass 2^63 bytes",
+                         role.name, weight.row_stride, weight.expert_stride);
+}
+
 // A weight of the caller, checked against its role.
 Status CheckWeight(const moert_weight& weight, const Widths& widths, moert_dtype dtype,
                    int64_t num_local) {
@@ -108,6 +125,7 @@ Status CheckWeight(const moert_weight& weight, const Widths& widths, moert_dtype
     return InvalidArgument("weight %s: expert_stride %" PRId64 " is negative", role->name,
                            weight.expert_stride);
   }
+  MOERT_RETURN_IF_ERROR(CheckExtent(weight, *role, num_local));
   if (weight.experts != nullptr) {
     if (!role->per_expert) {
       return InvalidArgument("weight %s is one matrix; it takes data, not experts", role->name);
@@ -245,6 +263,10 @@ Status ReadWeights(const moert_weight* array, uint32_t count, moert_weight (&out
                    bool (&given)[kNumRoles]) {
   if (array == nullptr && count != 0) {
     return InvalidArgument("weights is NULL but num_weights is %u", count);
+  }
+  if (count > 1 && array->struct_size % alignof(moert_weight) != 0) {
+    return InvalidArgument("weights[0].struct_size is %u; in an array it is a multiple of %zu",
+                           array->struct_size, alignof(moert_weight));
   }
   for (uint32_t i = 0; i < count; ++i) {
     const char* at = reinterpret_cast<const char*>(array) + size_t{i} * array->struct_size;

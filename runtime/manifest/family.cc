@@ -17,6 +17,7 @@ Status Bad(const std::string& where, const char* what) {
 }
 
 Status ParseText(std::string_view text, const std::string& file, Json* out) {
+  if (NestsTooDeep(text)) return Bad(file, "nested too deep");
   try {
     *out = Json::parse(text);
   } catch (const Json::exception& error) {

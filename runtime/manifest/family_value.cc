@@ -9,6 +9,8 @@ namespace {
 
 // Values and conditions may nest this deep in a description.
 constexpr int kMaxDepth = 16;
+// The same of a JSON text.
+constexpr int kMaxJsonDepth = 100;
 
 Status BadFamily(const std::string& where, const char* what) {
   return InvalidArgument("%s: %s", where.c_str(), what);
@@ -256,6 +258,23 @@ Status HoldsForLayer(const Condition& condition, const FamilyContext& context, c
 }
 
 }  // namespace
+
+bool NestsTooDeep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string) {
+      if (c == '\\') ++i;
+      continue;
+    }
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kMaxJsonDepth) return true;
+  }
+  return false;
+}
 
 Status CheckMembers(const Json& json, const std::string& where,
                     std::initializer_list<std::string_view> known) {

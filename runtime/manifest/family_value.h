@@ -18,6 +18,10 @@ namespace moert {
 
 using Json = nlohmann::json;
 
+// Whether the lists and objects of a JSON text nest deeper than any config's: values are copied and
+// printed by recursion, which must not overflow the stack.
+bool NestsTooDeep(std::string_view text);
+
 // What values and conditions are evaluated against.
 struct FamilyContext {
   const char* config_name = "config.json";  // for messages

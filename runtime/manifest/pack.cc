@@ -53,6 +53,9 @@ Status ReadConfig(Allocator& allocator, const FileSystem& files, Json* out) {
   Buffer buffer;
   std::string_view text;
   MOERT_RETURN_IF_ERROR(ReadText(allocator, files, "config.json", &buffer, &text));
+  if (NestsTooDeep(text)) {
+    return CorruptData(MOERT_CORRUPTION_HEADER_SYNTAX, "config.json: nested too deep");
+  }
   try {
     *out = Json::parse(text);
   } catch (const Json::exception& error) {

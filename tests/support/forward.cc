@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "layers.h"
 
@@ -64,6 +65,20 @@ struct ForwardBuffers {
   std::optional<MatrixBuffer> router_x, ids, weights, logits, counts;
 };
 
+std::string Describe(const RefLayer& layer, int64_t tokens) {
+  const moert_routing& routing = layer.router.routing;
+  std::ostringstream out;
+  out << tokens << " tokens, " << routing.num_experts << " experts, top_k " << routing.top_k
+      << ", hidden " << layer.hidden << ", intermediate " << layer.intermediate << ", latent "
+      << layer.latent << ", shared " << layer.shared_intermediate << ", score " << routing.score
+      << ", activation " << layer.activation.kind << " flags " << layer.activation.flags
+      << " limit " << layer.activation.limit << " offset " << layer.activation.up_offset
+      << ", shared activation " << layer.shared_activation.kind << " flags "
+      << layer.shared_activation.flags << ", weight on "
+      << (layer.weight_application == MOERT_WEIGHT_APPLICATION_INPUT ? "input" : "output");
+  return out.str();
+}
+
 // How far rounding stored values to the dtype moves the reference itself.
 double OwnError(Rng& rng, const RefLayer& layer, const ForwardInput& input, const Ints& ids,
                 const Mat& weights, const Mat& want) {
@@ -71,9 +86,6 @@ double OwnError(Rng& rng, const RefLayer& layer, const ForwardInput& input, cons
   RefOptions options;
   options.skip_shared = input.skip_shared;
   options.rng = &rng;
-  options.noise = layer.dtype == MOERT_DTYPE_FLOAT32    ? 0x1p-22  // sums of some length
-                  : layer.dtype == MOERT_DTYPE_BFLOAT16 ? 0x1p-9
-                                                        : 0x1p-12;
   double sum = 0;
   for (int i = 0; i < kTimes; ++i) {
     Mat moved = RefForward(layer, input.x, ids, weights, options);
@@ -177,6 +189,7 @@ void CheckOutput(Rng& rng, const RefLayer& layer, const ForwardInput& input, con
     const double times = want.v.size() < 64 ? 8 : 3;
     bound = std::max(bound, times * OwnError(rng, layer, input, ids, weights, want));
   }
+  INFO(Describe(layer, input.x.rows));
   CHECK(error < bound);
 }
 

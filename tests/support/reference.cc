@@ -176,14 +176,23 @@ Ints ChooseRow(const RefRouter& router, const Row& logits, double* margin) {
   return Ints(order.begin(), order.begin() + routing.top_k);
 }
 
-// Multiplies by 1 + noise.
-void Disturb(const RefOptions& options, Row& values) {
-  if (options.noise == 0) return;
-  for (double& value : values) value *= 1 + options.rng->Uniform(-options.noise, options.noise);
+constexpr double kFloat32Sum = 0x1p-22;  // the error of a float32 sum of some length, relative
+
+double Noise(const RefOptions& options, double size) {
+  return options.rng == nullptr ? 0 : size * options.rng->Uniform(-1, 1);
+}
+
+// As if the values were stored in that dtype.
+void Disturb(const RefOptions& options, moert_dtype dtype, Row& values) {
+  const double relative = dtype == MOERT_DTYPE_FLOAT32    ? kFloat32Sum
+                          : dtype == MOERT_DTYPE_BFLOAT16 ? 0x1p-8
+                                                          : 0x1p-11;
+  const double least = dtype == MOERT_DTYPE_FLOAT16 ? 0x1p-25 : 0;  // half the least subnormal
+  for (double& value : values) value += Noise(options, relative * std::fabs(value) + least);
 }
 
 Row RunExpert(const RefExpert& expert, const moert_activation& activation, const Row& x,
-              const RefOptions& options) {
+              moert_dtype dtype, const RefOptions& options) {
   Row h;
   for (int64_t i = 0; i < expert.up.rows; ++i) {
     const double up = Dot(expert.up, i, x) + (expert.up_bias.empty() ? 0 : expert.up_bias.v[i]);
@@ -191,13 +200,19 @@ Row RunExpert(const RefExpert& expert, const moert_activation& activation, const
         expert.gate.empty()
             ? 0
             : Dot(expert.gate, i, x) + (expert.gate_bias.empty() ? 0 : expert.gate_bias.v[i]);
-    h.push_back(RefActivation(activation, gate, up));
+    // An activation may be much smaller than the numbers that float32 makes it from.
+    const double terms = expert.gate.empty()
+                             ? std::fabs(up)
+                             : std::fabs(gate) * (std::fabs(up) + std::fabs(activation.up_offset));
+    h.push_back(RefActivation(activation, gate, up) + Noise(options, kFloat32Sum * terms));
   }
-  Disturb(options, h);
+  Disturb(options, dtype, h);
   Row out;
   for (int64_t d = 0; d < expert.down.rows; ++d) {
     out.push_back(Dot(expert.down, d, h) + (expert.down_bias.empty() ? 0 : expert.down_bias.v[d]));
   }
+  // Only bfloat16 may store a slot's contribution narrowed.
+  Disturb(options, dtype == MOERT_DTYPE_BFLOAT16 ? dtype : MOERT_DTYPE_FLOAT32, out);
   return out;
 }
 
@@ -220,8 +235,8 @@ Row RunSlots(const RefLayer& layer, const Row& x, const int32_t* ids, const doub
     if (at_input) {
       for (double& value : in) value *= weights[s];
     }
-    Disturb(options, in);
-    const Row out = RunExpert(layer.experts[id], layer.activation, in, options);
+    Disturb(options, at_input ? layer.dtype : MOERT_DTYPE_FLOAT32, in);
+    const Row out = RunExpert(layer.experts[id], layer.activation, in, layer.dtype, options);
     for (size_t d = 0; d < sum.size(); ++d) sum[d] += (at_input ? 1.0 : weights[s]) * out[d];
   }
   return sum;
@@ -316,22 +331,27 @@ Mat RefForward(const RefLayer& layer, const Mat& x, const Ints& ids, const Mat& 
   Mat y(x.rows, layer.hidden);
   for (int64_t t = 0; t < x.rows; ++t) {
     const Row in = RowOf(x, t);
-    Row inner = layer.latent != 0 ? Multiply(layer.latent_in, in) : in;
-    if (layer.latent != 0) Disturb(options, inner);
+    Row inner = in;
+    if (layer.latent != 0) {
+      Disturb(options, MOERT_DTYPE_FLOAT32, inner);
+      inner = Multiply(layer.latent_in, inner);
+      Disturb(options, layer.dtype, inner);
+    }
     Row sum = RunSlots(layer, inner, ids.data() + t * layer.top_k(),
                        weights.v.data() + t * layer.top_k(), options);
     if (layer.latent != 0) {
-      Disturb(options, sum);
+      Disturb(options, layer.dtype, sum);
       sum = Multiply(layer.latent_out, sum);
     }
     if (layer.shared_intermediate != 0 && !options.skip_shared) {
       Row shared_in = in;
-      Disturb(options, shared_in);
-      const Row shared = RunExpert(layer.shared, layer.shared_activation, shared_in, options);
+      Disturb(options, MOERT_DTYPE_FLOAT32, shared_in);
+      const Row shared =
+          RunExpert(layer.shared, layer.shared_activation, shared_in, layer.dtype, options);
       const double gate = layer.shared_gate.empty() ? 1 : RefSigmoid(Dot(layer.shared_gate, 0, in));
       for (size_t h = 0; h < sum.size(); ++h) sum[h] += gate * shared[h];
     }
-    Disturb(options, sum);
+    Disturb(options, layer.dtype, sum);
     std::copy(sum.begin(), sum.end(), y.v.begin() + t * layer.hidden);
   }
   return y;

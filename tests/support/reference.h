@@ -65,9 +65,8 @@ Mat RefWeights(const RefRouter& router, const Mat& logits, const Ints& ids);
 
 struct RefOptions {
   bool skip_shared = false;
-  // Multiplies every stored value by 1 + a random number of this size: how well-conditioned a layer
-  // is.
-  double noise = 0;
+  // Not null: moves every stored value, and every float32 sum, by a random error of the size that
+  // its rounding makes, to find how well-conditioned a layer is.
   Rng* rng = nullptr;
 };
 // y for the given routing. Ids outside of 0..E-1 and experts that are not held add nothing.

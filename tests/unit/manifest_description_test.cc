@@ -38,6 +38,7 @@ TEST_CASE("a fault of a description is named by its place") {
   } cases[] = {
       {"{", "not valid JSON"},
       {"[]", "must be an object"},
+      {R"({"moert_family": 1, "name": )" + std::string(1'000'000, '['), "nested too deep"},
       {R"({"name": "x"})", "'moert_family' must be 1"},
       {R"({"moert_family": 2, "name": "x"})", "'moert_family' must be 1"},
       {R"({"moert_family": 1, "name": "x"})", "layers: is missing"},

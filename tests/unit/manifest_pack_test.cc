@@ -207,6 +207,33 @@ TEST_CASE("a config that lacks what the family needs is refused by the key's nam
   }
 }
 
+TEST_CASE("a config whose lists or objects nest without end is refused") {
+  const TemporaryFolder folder;
+  WriteMixtral(folder);
+  ManifestFixture fixture;
+  const int depth = 1'000'000;
+  for (const char* key : {"num_hidden_layers", "hidden_act", "num_local_experts"}) {
+    for (const bool lists : {true, false}) {
+      std::string config = R"({"model_type": "mixtral", "num_hidden_layers": 1, ")";
+      config += std::string(key) + "\": ";
+      for (int i = 0; i < depth; ++i) config += lists ? "[" : "{\"a\":";
+      config += "1" + std::string(depth, lists ? ']' : '}') + "}";
+      folder.Write("config.json", config);
+      CheckFails(fixture.Pack(folder.path()), MOERT_STATUS_CORRUPT_DATA, "nested too deep");
+    }
+  }
+}
+
+TEST_CASE("brackets inside a config's strings do not count as nesting") {
+  const TemporaryFolder folder;
+  WriteMixtral(folder);
+  ManifestFixture fixture;
+  std::string config = folder.Read("config.json");
+  config.insert(config.find('{') + 1, R"("note": ")" + std::string(1000, '[') + R"(\"{{\\",)");
+  folder.Write("config.json", config);
+  CheckOk(fixture.Pack(folder.path()));
+}
+
 TEST_CASE("an expert that is missing, left over or of another shape is named") {
   const TemporaryFolder folder;
   WriteMixtral(folder);
