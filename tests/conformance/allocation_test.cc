@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where memory comes from: forward calls take none, everything else comes from the host's
 // allocator, goes back to it, and may be refused at any point.
+#include <functional>
+
 #include "support/allocations.h"
 #include "support/layers.h"
 
@@ -86,6 +88,49 @@ TEST_CASE("all memory of a runtime goes back to its allocator, as it was asked f
     CHECK(allocator.wrong_frees() == 0);
     CHECK(allocator.freed() == 1);
   });
+}
+
+TEST_CASE("an allocator is freed after the last block, whichever handle goes last") {
+  Rng rng;
+  CAPTURE(rng.seed);
+  const RefLayer reference = SmallLayer(rng);
+  Device source_device("cpu");
+  LayerSource source(source_device, reference, {});
+  for (int last = 0; last < 7; ++last) {
+    CAPTURE(last);
+    CountingAllocator allocator;
+    moert_runtime_desc desc = MOERT_RUNTIME_DESC_INIT;
+    desc.allocator = allocator.get();
+    moert_router_desc router_desc = MOERT_ROUTER_DESC_INIT;
+    router_desc.routing = source.desc.routing;
+    moert_gate_desc gate_desc = MOERT_GATE_DESC_INIT;
+    gate_desc.width = 8;
+    Runtime runtime;
+    DeviceHandle device;
+    Stream stream;
+    Event event;
+    Layer layer;
+    Router router;
+    Gate gate;
+    REQUIRE_OK(moert_runtime_create(&desc, runtime.out(), &error));
+    REQUIRE_OK(moert_device_create(runtime, "cpu", nullptr, device.out(), &error));
+    REQUIRE_OK(moert_stream_create(device, nullptr, stream.out(), &error));
+    REQUIRE_OK(moert_event_create(device, event.out(), &error));
+    REQUIRE_OK(moert_layer_create(device, &source.desc, layer.out(), &error));
+    REQUIRE_OK(moert_router_create(device, &router_desc, router.out(), &error));
+    REQUIRE_OK(moert_gate_create(device, &gate_desc, gate.out(), &error));
+    const std::function<void()> drops[] = {
+        [&] { runtime = Runtime(); }, [&] { device = DeviceHandle(); }, [&] { stream = Stream(); },
+        [&] { event = Event(); },     [&] { layer = Layer(); },         [&] { router = Router(); },
+        [&] { gate = Gate(); }};
+    for (int i = 1; i <= 7; ++i) {
+      CHECK(allocator.freed() == 0);
+      drops[(last + i) % 7]();
+    }
+    CHECK(allocator.live_blocks() == 0);
+    CHECK(allocator.wrong_frees() == 0);
+    CHECK(allocator.freed() == 1);
+  }
 }
 
 // Creates everything that a host creates; false at the first call that fails, which must say that

@@ -68,7 +68,11 @@ CountingAllocator::CountingAllocator() : callbacks_(MOERT_ALLOCATOR_INIT) {
   callbacks_.free = [](void* self, void* block, uint64_t bytes, uint64_t alignment) {
     static_cast<CountingAllocator*>(self)->Free(block, bytes, alignment);
   };
-  callbacks_.free_fn = [](void* self) { ++static_cast<CountingAllocator*>(self)->freed_; };
+  callbacks_.free_fn = [](void* pointer) {
+    auto* self = static_cast<CountingAllocator*>(pointer);
+    self->wrong_frees_ += static_cast<int>(self->live_blocks());
+    ++self->freed_;
+  };
 }
 
 CountingAllocator::~CountingAllocator() {

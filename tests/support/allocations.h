@@ -24,6 +24,7 @@ class CountingAllocator {
   void FailAfter(int64_t count) { remaining_ = count; }
   uint64_t allocations() const { return allocations_; }
   uint64_t live_blocks() const;
+  // Of blocks that are not out, with another size or alignment, or after free_fn.
   int wrong_frees() const { return wrong_frees_; }
   int freed() const { return freed_; }  // calls of free_fn
 

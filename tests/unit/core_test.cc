@@ -131,6 +131,16 @@ struct Thing final : Handle {
   int* destroyed_;
 };
 
+TEST_CASE("a size that no heap has is refused, also where rounding it up passes 64 bits") {
+  Allocator allocator(nullptr);
+  for (const size_t bytes : {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 254, SIZE_MAX / 2 + 1}) {
+    CHECK(allocator.TryAllocate(bytes, Buffer::kAlignment) == nullptr);
+    Buffer buffer;
+    CHECK_FALSE(buffer.Allocate(allocator, bytes));
+    CHECK(buffer.size() == 0);
+  }
+}
+
 TEST_CASE("a handle is destroyed by its last release") {
   Counter counter;
   const moert_allocator host = CountingAllocator(&counter);
