@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -85,7 +86,9 @@ class ThreadPool final : public Scheduler {
     std::unique_lock lock(mutex_);
     StartWorkers(threads_ > 1 ? threads_ - 1 : 1);
     if (workers_.empty()) return Unavailable("no worker thread could be started");
-    if (queued_ == queue_.size()) GrowQueue();
+    if (queued_ == queue_.size() && !GrowQueue()) {
+      return OutOfMemory("no memory for more than %zu waiting tasks", queued_);
+    }
     queue_[(first_ + queued_++) % queue_.size()] = {fn, task};
     ++version_;
     const bool wake = sleepers_ != 0;
@@ -146,7 +149,8 @@ class ThreadPool final : public Scheduler {
     done_.wait(lock, [&] { return job.helpers == 0; });
   }
 
-  // Under the mutex. Fewer threads than asked for are not an error: callers work too.
+  // Under the mutex. Fewer threads than asked for are not an error: callers work too. Never throws,
+  // as it may run on a worker; where memory ran out, a later job tries again.
   void StartWorkers(uint32_t wanted) {
     if (workers_.size() >= wanted || start_failed_) return;
     const BlockSignals block;
@@ -154,14 +158,21 @@ class ThreadPool final : public Scheduler {
       while (workers_.size() < wanted) workers_.emplace_back([this] { Work(); });
     } catch (const std::system_error&) {
       start_failed_ = true;
+    } catch (const std::bad_alloc&) {
     }
   }
 
-  void GrowQueue() {
-    std::pmr::vector<Submission> larger(queue_.size() * 2, queue_.get_allocator());
-    for (size_t i = 0; i < queued_; ++i) larger[i] = queue_[(first_ + i) % queue_.size()];
-    queue_ = std::move(larger);
+  // False when memory runs out; the queue is as before then.
+  bool GrowQueue() {
+    try {
+      std::pmr::vector<Submission> larger(queue_.size() * 2, queue_.get_allocator());
+      for (size_t i = 0; i < queued_; ++i) larger[i] = queue_[(first_ + i) % queue_.size()];
+      queue_ = std::move(larger);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
     first_ = 0;
+    return true;
   }
 
   Job* FindJob() {

@@ -301,6 +301,24 @@ Status CheckDesc(const moert_pack_desc& desc) {
   return CheckDirectory(desc.directory);
 }
 
+// The output must not replace what the checkpoint is read from, by whatever name.
+Status CheckOutput(const std::string& output, const std::string& directory,
+                   const moert_pack_desc& desc, const std::vector<Shard>& shards) {
+  std::vector<std::string> inputs = {JoinPath(directory, "config.json"),
+                                     JoinPath(directory, kIndexFile)};
+  for (const Shard& shard : shards) inputs.push_back(JoinPath(directory, shard.name));
+  if (desc.family_path != nullptr) inputs.emplace_back(desc.family_path);
+  struct stat written, read;
+  if (stat(output.c_str(), &written) != 0) return Status();
+  for (const std::string& input : inputs) {
+    if (stat(input.c_str(), &read) != 0) continue;
+    if (read.st_dev != written.st_dev || read.st_ino != written.st_ino) continue;
+    return InvalidArgument("output '%s' is '%s', which the checkpoint is read from", output.c_str(),
+                           input.c_str());
+  }
+  return Status();
+}
+
 Status HashShards(const Checkpoint& checkpoint, const moert_pack_desc& desc,
                   std::vector<FileHash>* out) {
   for (const Shard& shard : checkpoint.shards) out->push_back({shard.file.get(), {0, 0}});
@@ -322,6 +340,7 @@ Status PackCheckpoint(Allocator& allocator, const Logger& log, const moert_pack_
   MOERT_RETURN_IF_ERROR(ReadFamily(allocator, desc, &checkpoint));
   const bool allow_holes = (desc.flags & MOERT_PACK_FLAG_ALLOW_HOLES) != 0;
   MOERT_RETURN_IF_ERROR(ReadTensors(allocator, files, allow_holes, &checkpoint));
+  MOERT_RETURN_IF_ERROR(CheckOutput(output, directory, desc, checkpoint.shards));
   Plan plan;
   MOERT_RETURN_IF_ERROR(
       PlanLayers(checkpoint.family, checkpoint.config, checkpoint.table, log, &plan));

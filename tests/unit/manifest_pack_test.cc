@@ -340,6 +340,22 @@ TEST_CASE("an output that cannot be written is refused") {
   CHECK(folder.List() == kUnpacked);
 }
 
+TEST_CASE("an output that would replace a file of the checkpoint is refused") {
+  const TemporaryFolder folder;
+  WriteMixtral(folder);
+  std::filesystem::create_symlink("model.safetensors", folder / "link");
+  std::filesystem::create_hard_link(folder / "config.json", folder / "other");
+  const auto before = folder.Read("model.safetensors") + folder.Read("config.json");
+  ManifestFixture fixture;
+  for (const char* name : {"model.safetensors", "config.json", "./config.json", "link", "other"}) {
+    CheckFails(fixture.Pack(folder.path(), (folder / name).c_str()), MOERT_STATUS_INVALID_ARGUMENT,
+               "read from");
+    CHECK(folder.Read("model.safetensors") + folder.Read("config.json") == before);
+  }
+  CheckOk(fixture.Pack(folder.path(), (folder / "model.moem").c_str()));
+  CheckOk(fixture.Pack(folder.path(), (folder / "model.moem").c_str()));
+}
+
 TEST_CASE("a shard that changed since packing is found") {
   const TemporaryFolder folder;
   WriteMixtral(folder);

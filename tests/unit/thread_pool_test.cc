@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -121,6 +122,50 @@ TEST_CASE("the destructor runs what was submitted, however much that is") {
     }
   }
   CHECK(runs == kTasks);
+}
+
+TEST_CASE("a submission that no memory is left for is refused, and the others run") {
+  bool has_memory = true;
+  moert_allocator host = MOERT_ALLOCATOR_INIT;
+  host.user_data = &has_memory;
+  host.alloc = [](void* has, uint64_t bytes, uint64_t alignment) {
+    return *static_cast<bool*>(has)
+               ? ::operator new(bytes, std::align_val_t(alignment), std::nothrow)
+               : nullptr;
+  };
+  host.free = [](void*, void* block, uint64_t, uint64_t alignment) {
+    ::operator delete(block, std::align_val_t(alignment));
+  };
+  Allocator allocator(&host);
+  auto pool = MakePool(allocator, 2);
+  std::mutex gate;
+  std::atomic<int> ran{0};
+  struct Tasks {
+    std::mutex* gate;
+    std::atomic<int>* ran;
+  } tasks{&gate, &ran};
+  const moert_task_fn count = [](void* task, uint32_t) {
+    const auto* t = static_cast<Tasks*>(task);
+    const std::lock_guard lock(*t->gate);
+    ++*t->ran;
+  };
+  int accepted = 0;
+  {
+    const std::lock_guard lock(gate);
+    REQUIRE(pool->Submit(count, &tasks).ok());
+    has_memory = false;
+    Status status;
+    for (accepted = 1; accepted < 100'000 && status.ok();) {
+      status = pool->Submit(count, &tasks);
+      if (status.ok()) ++accepted;
+    }
+    CHECK(status.code() == MOERT_STATUS_OUT_OF_MEMORY);
+    has_memory = true;
+    REQUIRE(pool->Submit(count, &tasks).ok());
+    ++accepted;
+  }
+  pool.reset();
+  CHECK(ran == accepted);
 }
 
 TEST_CASE("a host's scheduler runs the work, and one without submit refuses it") {
