@@ -22,12 +22,29 @@ step() {
   fi
 }
 
+# The compiler of the GPU kernels, if it is not there yet.
+install_nvcc() {
+  command -v nvcc || { ./tests/install_packages.sh cuda && ./tests/install_nvcc.sh build/cuda; }
+}
+
+targets=(moert_cli moert_generate)
+options=()
 build() {
-  cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DMOERT_BUILD_EXAMPLES=ON &&
-    cmake --build build --parallel "$(nproc)" --target moert_cli moert_generate
+  cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DMOERT_BUILD_EXAMPLES=ON "${options[@]}" &&
+    cmake --build build --parallel "$(nproc)" --target "${targets[@]}"
 }
 
 step 'Installing the packages that are missing' ./tests/install_packages.sh build
+if [ -e /dev/nvidiactl ]; then
+  echo 'Installing the CUDA compiler ...' >&2
+  if install_nvcc >>"$log" 2>&1; then
+    options+=(-DMOERT_CUDA=ON)
+    targets+=(moert_kernels)
+    command -v nvcc >/dev/null || export CUDA_HOME=$PWD/build/cuda/nvidia/cu13
+  else
+    echo "There is no CUDA compiler to be had (see $log), so the GPU stays unused." >&2
+  fi
+fi
 step 'Building moert (a minute or two the first time)' build
 step 'Packing the model' build/bin/moert pack "$model"
 build/examples/generate "$model" "$@"

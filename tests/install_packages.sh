@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian 12 packages of the named groups that are missing, as root or with sudo.
-#   tests/install_packages.sh build [test] [bindings]
+#   tests/install_packages.sh build [test] [bindings] [cuda]
+# cuda: what tests/install_nvcc.sh needs.
 set -euo pipefail
 
 build=(cmake make g++ libflatbuffers-dev flatbuffers-compiler nlohmann-json3-dev libxxhash-dev
@@ -11,13 +12,16 @@ test=(ninja-build doctest-dev clang clang-format libclang-rt-14-dev pkg-config p
 bindings=(swig golang-go mono-mcs mono-runtime cargo rustc rust-clippy rustfmt valgrind libc6-dbg
           ninja-build python3)
 
+cuda=(python3 python3-pip)
+
 wanted=()
 for group in "$@"; do
   case $group in
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     bindings) wanted+=("${bindings[@]}") ;;
-    *) echo "unknown group $group; there are build, test and bindings" >&2; exit 1 ;;
+    cuda) wanted+=("${cuda[@]}") ;;
+    *) echo "unknown group $group; there are build, test, bindings and cuda" >&2; exit 1 ;;
   esac
 done
 if ! command -v dpkg-query >/dev/null; then

@@ -81,7 +81,7 @@ build() {
 
 packages() {
   tests/install_packages.sh build test bindings
-  command -v nvcc >/dev/null || tests/install_nvcc.sh build/cuda
+  command -v nvcc >/dev/null || { tests/install_packages.sh cuda; tests/install_nvcc.sh build/cuda; }
 }
 
 format() {

@@ -35,76 +35,84 @@ __device__ __forceinline__ void RaiseStatus(const moert_group_kernel_args& args,
   status->raised = 1;
 }
 
-// Inclusive sum over the threads of a block of kGroupThreads; `sums` holds 33 words.
-__device__ __forceinline__ int BlockScan(int value, int* sums) {
+// Inclusive sum over the threads of a block of kGroupThreads; `sums` holds a value a warp.
+template <class T>
+__device__ __forceinline__ T BlockScan(T value, T* sums) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+#pragma unroll
   for (int i = 1; i < kWarp; i <<= 1) {
-    const int other = ShuffleUp(value, i);
+    const T other = ShuffleUp(value, i);
     if (lane >= i) value += other;
   }
   if (lane == kWarp - 1) sums[warp] = value;
   __syncthreads();
   // Every warp sums the warps before it.
   constexpr int kWarps = kGroupThreads / kWarp;
-  int before = lane < kWarps ? sums[lane] : 0;
+  T before = lane < kWarps ? sums[lane] : 0;
+#pragma unroll
   for (int i = 1; i < kWarps; i <<= 1) {
-    const int other = ShuffleUp(before, i);
+    const T other = ShuffleUp(before, i);
     if (lane >= i) before += other;
   }
   before = ShuffleFrom(before, warp == 0 ? 0 : warp - 1);
-  __syncthreads();
   return warp == 0 ? value : value + before;
 }
 
-// From the count of each expert (thread e: expert e): its first position and its tiles.
+// From the count of each expert (thread e: expert e) and its place among the local ones: its first
+// position and its tiles. `sums`: shared, a value a warp.
 __device__ __forceinline__ int ListTiles(const moert_group_kernel_args& args, int count,
-                                         int* sums) {
-  const int e = threadIdx.x;
-  const int last = BlockScan(count, sums);
+                                         int32_t local, unsigned long long* sums) {
   const int num_tiles = (count + args.tile_positions - 1) / args.tile_positions;
-  const int last_tile = BlockScan(num_tiles, sums);
+  // Positions and tiles in one sum.
+  const unsigned long long both =
+      static_cast<unsigned long long>(num_tiles) << 32 | static_cast<unsigned>(count);
+  const unsigned long long scan = BlockScan(both, sums);
+  const int last = static_cast<int>(scan & 0xffffffffu), last_tile = static_cast<int>(scan >> 32);
 #pragma unroll 1
   for (int i = 0; i < num_tiles; ++i) {
     // Even tiles: a nearly empty last one would cost as much as a full one.
     const int begin = static_cast<int>(int64_t{count} * i / num_tiles);
     const int end = static_cast<int>(int64_t{count} * (i + 1) / num_tiles);
-    args.tiles[last_tile - num_tiles + i] =
-        moert_tile{args.local_of[e], last - count + begin, end - begin, 0};
+    args.tiles[last_tile - num_tiles + i] = moert_tile{local, last - count + begin, end - begin, 0};
   }
-  if (e == kGroupThreads - 1) {
+  if (threadIdx.x == kGroupThreads - 1) {
     *args.num_tiles = last_tile;
     *args.num_positions = last;
   }
   return last - count;
 }
 
+// Thread e: the place of expert e among the local ones, or -1. Never written while layers run, so
+// it can be read before the kernels in front have ended.
+__device__ __forceinline__ int32_t LocalOfThread(const moert_group_kernel_args& args) {
+  return threadIdx.x < args.num_experts ? args.local_of[threadIdx.x] : -1;
+}
+
 // Few slots, one block: a slot's rank is the number of earlier slots with its id. The thread of
 // slot s is thread s; it brings the slot's id and weight.
-__device__ __forceinline__ void GroupSmall(const moert_group_kernel_args& args, int32_t id,
-                                           float weight) {
-  __shared__ int32_t ids[MOERT_KERNEL_SMALL_SLOTS];
+__device__ __forceinline__ void GroupSmall(const moert_group_kernel_args& args, int32_t local,
+                                           int32_t id, float weight) {
+  __shared__ int32_t ids[MOERT_KERNEL_SMALL_SLOTS], locals[MOERT_KERNEL_MAX_EXPERTS];
   __shared__ int counts[MOERT_KERNEL_MAX_EXPERTS], firsts[MOERT_KERNEL_MAX_EXPERTS];
-  __shared__ int sums[33], offence;
+  __shared__ unsigned long long sums[kGroupThreads / kWarp];
+  __shared__ int offence;
   const int slot = threadIdx.x, slots = static_cast<int>(args.slots);
   const bool in_range = id >= 0 && id < args.num_experts;
-  const bool held = in_range && args.local_of[id] >= 0;
   counts[slot] = 0;
-  firsts[slot] = 0;
-  ids[slot] = held ? id : -1;
+  locals[slot] = local;
+  ids[slot] = id;
   if (slot == 0) offence = slots;
   __syncthreads();
   if (slot < slots && !in_range && id != -1) atomicMin(&offence, slot);
   if (in_range) atomicAdd(&counts[id], 1);
-  if (held) atomicAdd(&firsts[id], 1);
   __syncthreads();
   if (slot == 0 && offence < slots) RaiseStatus(args, offence);
   if (args.counts != nullptr && slot < args.num_experts) args.counts[slot] = counts[slot];
-  const int first = ListTiles(args, firsts[slot], sums);
-  firsts[slot] = first;
+  firsts[slot] = ListTiles(args, local >= 0 ? counts[slot] : 0, local, sums);
   __syncthreads();
   if (slot >= slots) return;
   int position = -1;
-  if (held) {
+  if (in_range && locals[id] >= 0) {
     position = firsts[id];
     for (int i = 0; i < slot; ++i) position += ids[i] == id ? 1 : 0;
     args.slot_of[position] = slot;
@@ -139,12 +147,14 @@ __device__ __forceinline__ void GroupCount(const moert_group_kernel_args& args) 
 
 // One block: block_counts becomes the first position of each block's slots of each expert.
 __device__ __forceinline__ void GroupScan(const moert_group_kernel_args& args) {
-  __shared__ int parts[kGroupThreads], firsts[MOERT_KERNEL_MAX_EXPERTS], sums[33];
+  __shared__ int parts[kGroupThreads], firsts[MOERT_KERNEL_MAX_EXPERTS];
+  __shared__ unsigned long long sums[kGroupThreads / kWarp];
   const int t = threadIdx.x, experts = args.num_experts, num_parts = kGroupThreads / experts;
   const int part = t / experts, e = t % experts;
   const int per_part = (args.blocks + num_parts - 1) / num_parts;
   const int begin = min(args.blocks, part * per_part);
   const int end = part < num_parts ? min(args.blocks, begin + per_part) : begin;
+  const int32_t local = LocalOfThread(args);
   int sum = 0;
 #pragma unroll 8
   for (int b = begin; b < end; ++b) sum += args.block_counts[int64_t{b} * experts + e];
@@ -158,9 +168,9 @@ __device__ __forceinline__ void GroupScan(const moert_group_kernel_args& args) {
       count += value;
     }
     if (args.counts != nullptr) args.counts[t] = count;
-    if (args.local_of[t] < 0) count = 0;
+    if (local < 0) count = 0;
   }
-  firsts[t] = ListTiles(args, t < experts ? count : 0, sums);
+  firsts[t] = ListTiles(args, t < experts ? count : 0, local, sums);
   __syncthreads();
   if (part < num_parts) {
     int next = parts[t] + firsts[e];
@@ -235,9 +245,10 @@ __device__ __forceinline__ void GroupScatter(const moert_group_kernel_args& args
 
 extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     moert_group_small(MOERT_GRID_CONSTANT moert_group_kernel_args args) {
+  const int32_t local = moert::LocalOfThread(args);
   moert::BeginKernel();
   const bool is_slot = threadIdx.x < args.slots;
-  moert::GroupSmall(args, is_slot ? moert::SlotId(args, threadIdx.x) : -1,
+  moert::GroupSmall(args, local, is_slot ? moert::SlotId(args, threadIdx.x) : -1,
                     is_slot ? moert::SlotWeight(args, threadIdx.x) : 0.0f);
 }
 extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
@@ -261,6 +272,7 @@ extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
   extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)                    \
       moert_choose_and_group_##EXPERTS(                                                 \
           MOERT_GRID_CONSTANT moert_choose_and_group_kernel_args args) {                \
+    const int32_t local = moert::LocalOfThread(args.group);                             \
     moert::BeginKernel();                                                               \
     __shared__ int32_t ids[MOERT_KERNEL_SMALL_SLOTS];                                   \
     __shared__ float weights[MOERT_KERNEL_SMALL_SLOTS];                                 \
@@ -273,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(moert::kGroupThreads)
     }                                                                                   \
     __syncthreads();                                                                    \
     const bool is_slot = threadIdx.x < args.group.slots;                                \
-    moert::GroupSmall(args.group, is_slot ? ids[threadIdx.x] : -1,                      \
+    moert::GroupSmall(args.group, local, is_slot ? ids[threadIdx.x] : -1,               \
                       is_slot ? weights[threadIdx.x] : 0.0f);                           \
   }
 MOERT_CHOOSE_AND_GROUP_KERNEL(128)

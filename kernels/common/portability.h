@@ -68,8 +68,9 @@ __device__ __forceinline__ void SyncWarp() { __syncwarp(); }
 __device__ __forceinline__ void FenceSystem() { __threadfence_system(); }
 #endif
 
-// The first thing that a kernel does: waits until the kernels before it have ended and their writes
-// are seen, and lets the kernel behind it start. Kernels may be launched to overlap so.
+// What a kernel does before it reads what the kernel in front of it wrote: waits until that has
+// ended and its writes are seen, and lets the kernel behind start. Kernels may be launched to
+// overlap so.
 __device__ __forceinline__ void BeginKernel() {
 #if !defined(__HIPCC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -19,6 +19,8 @@ constexpr int kDownWarps = 16;
 constexpr int kDownThreads = kDownWarps * 32;
 constexpr int kStreamDepth = 32;  // elements of a step
 constexpr int kUnitRows = 16;
+// Blocks that a multiprocessor shall hold.
+constexpr int StreamBlocks(int tiles) { return tiles == 1 ? 6 : tiles == 2 ? 3 : 2; }
 
 // Rows lane / 4 and lane / 4 + 8 of a unit, from the lane's 8 elements on.
 template <class T>
@@ -87,6 +89,24 @@ __device__ __forceinline__ void MultiplyUnit(const moert_linear_kernel_args& arg
   }
 }
 
+// Brings steps first..end of a unit of plain rows into L2; by a warp. Where kernels don't overlap
+// there is nothing to gain.
+template <class T>
+__device__ __forceinline__ void PrefetchUnit(const moert_linear_kernel_args& args,
+                                             const moert_weight_entry& entry, int64_t unit,
+                                             int first, int end) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const int lane = threadIdx.x % 32;
+  const int64_t row = unit * kUnitRows + lane;
+  const int64_t from = int64_t{first} * kStreamDepth;
+  const int64_t to = min(int64_t{end} * kStreamDepth, args.depth);
+  if (lane >= kUnitRows || row >= args.outputs || to - from < 8) return;
+  const T* start = static_cast<const T*>(entry.value) + WeightRow(args, row) + from;
+  const auto bytes = static_cast<uint32_t>((to - from) * sizeof(T)) / 16 * 16;
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(start), "r"(bytes) : "memory");
+#endif
+}
+
 // One unit of one tile a block; the warps share the depth.
 template <class T, int kTiles, bool kGated>
 __device__ __forceinline__ void LinearStream(const moert_linear_kernel_args& args) {
@@ -134,36 +154,43 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
   __shared__ int positions[MOERT_KERNEL_SMALL_SLOTS];
   __shared__ float scales[MOERT_KERNEL_SMALL_SLOTS];
   const moert_linear_kernel_args& linear = args.linear;
-  // Asked for now, needed after the products.
-  constexpr int kSlotsOfThread = MOERT_KERNEL_SMALL_SLOTS / kDownThreads;
-  int position_of[kSlotsOfThread];
-  float weight_of[kSlotsOfThread];
-#pragma unroll
-  for (int i = 0; i < kSlotsOfThread; ++i) {
-    const int slot = threadIdx.x + i * kDownThreads;
-    const bool valid = slot < args.tokens * args.top_k;
-    position_of[i] = valid ? args.position_of[slot] : -1;
-    weight_of[i] = 1.0f;
-    if (valid && args.weights != nullptr) {
-      const int token = slot / args.top_k;
-      weight_of[i] = args.weights[token * args.weights_stride + (slot - token * args.top_k)];
-    }
-  }
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int steps = static_cast<int>((linear.depth + kStreamDepth - 1) / kStreamDepth);
-  const int piece = (steps + args.splits - 1) / args.splits;
-  // Read beside the count rather than after it; behind the list there is more of the workspace.
-  moert_tile tile = linear.tiles[warp / args.splits];
-  const int pieces = *linear.num_tiles * args.splits;
+  const int steps_of_piece = (steps + args.splits - 1) / args.splits;
   const int64_t o0 = int64_t{blockIdx.x} * kUnitRows;
-  for (int i = warp; i < pieces; i += kDownWarps) {
-    const int split = i % args.splits;
-    if (i != warp) tile = linear.tiles[i / args.splits];
+  const int pieces = *linear.num_tiles * args.splits;
+  // The tiles were written before the kernel in front of this one began, so the first weights can
+  // be on their way while it ends.
+  if (warp < pieces) {
+    const int first = warp % args.splits * steps_of_piece;
+    PrefetchUnit<T>(linear, linear.weights[linear.tiles[warp / args.splits].expert], blockIdx.x,
+                    first, min(steps, first + steps_of_piece));
+  }
+  BeginKernel();
+  // Asked for now, needed after the products.
+  for (int slot = threadIdx.x; slot < args.tokens * args.top_k; slot += kDownThreads) {
+    CopyWordAsync(&positions[slot], args.position_of + slot);
+    if (args.weights == nullptr) {
+      scales[slot] = 1.0f;
+      continue;
+    }
+    const int token = slot / args.top_k;
+    CopyWordAsync(&scales[slot],
+                  args.weights + token * args.weights_stride + (slot - token * args.top_k));
+  }
+  CommitCopies();
+  for (int piece = warp; piece < pieces; piece += kDownWarps) {
+    const moert_tile tile = linear.tiles[piece / args.splits];
     const moert_weight_entry entry = linear.weights[tile.expert];
+    const int split = piece % args.splits;
     float c[kTiles][4] = {};
-    MultiplyUnit<T, kTiles, kTiles <= 2 ? 8 : 4>(
-        linear, FindUnit<T, false>(linear, entry, blockIdx.x), tile, split * piece, 1,
-        min(steps, (split + 1) * piece), c);
+    const UnitRows<T> unit = FindUnit<T, false>(linear, entry, blockIdx.x);
+    const int first = split * steps_of_piece, end = min(steps, first + steps_of_piece);
+    if (kTiles > 2 || pieces <= kDownWarps) {
+      MultiplyUnit<T, kTiles, 4>(linear, unit, tile, first, 1, end, c);
+    } else {  // not in L2 yet, so more has to be under way
+      MultiplyUnit<T, kTiles, 8>(linear, unit, tile, first, 1, end, c);
+    }
     const int r = lane / 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -184,11 +211,7 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
       }
     }
   }
-#pragma unroll
-  for (int i = 0; i < kSlotsOfThread; ++i) {
-    positions[threadIdx.x + i * kDownThreads] = position_of[i];
-    scales[threadIdx.x + i * kDownThreads] = weight_of[i];
-  }
+  WaitCopies<0>();
   __syncthreads();
   for (int i = threadIdx.x; i < args.tokens * kUnitRows; i += kDownThreads) {
     const int token = i / kUnitRows, r = i % kUnitRows;
@@ -221,27 +244,22 @@ __device__ __forceinline__ void DownSum(const moert_down_sum_kernel_args& args) 
 
 // linear_stream: grid tiles at most * DivideUp(padded outputs, 16, or 8 when gated).
 // down_sum: grid DivideUp(padded outputs, 16); dynamic shared memory: slots * splits * 64 bytes.
-#define MOERT_STREAM_KERNEL(SUFFIX, T, TILES)                                                  \
-  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, TILES == 1   ? 4         \
-                                                                      : TILES == 2 ? 3         \
-                                                                                   : 2)        \
-      moert_linear_stream_gated_##TILES##_##SUFFIX(                                            \
-          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                 \
-    moert::BeginKernel();                                                                      \
-    moert::LinearStream<T, TILES, true>(args);                                                 \
-  }                                                                                            \
-  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, TILES == 1   ? 4         \
-                                                                      : TILES == 2 ? 3         \
-                                                                                   : 2)        \
-      moert_linear_stream_plain_##TILES##_##SUFFIX(                                            \
-          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                 \
-    moert::BeginKernel();                                                                      \
-    moert::LinearStream<T, TILES, false>(args);                                                \
-  }                                                                                            \
-  extern "C" __global__ void __launch_bounds__(moert::kDownThreads)                            \
-      moert_down_sum_##TILES##_##SUFFIX(MOERT_GRID_CONSTANT moert_down_sum_kernel_args args) { \
-    moert::BeginKernel();                                                                      \
-    moert::DownSum<T, TILES>(args);                                                            \
+#define MOERT_STREAM_KERNEL(SUFFIX, T, TILES)                                                     \
+  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, moert::StreamBlocks(TILES)) \
+      moert_linear_stream_gated_##TILES##_##SUFFIX(                                               \
+          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                    \
+    moert::BeginKernel();                                                                         \
+    moert::LinearStream<T, TILES, true>(args);                                                    \
+  }                                                                                               \
+  extern "C" __global__ void __launch_bounds__(moert::kStreamThreads, moert::StreamBlocks(TILES)) \
+      moert_linear_stream_plain_##TILES##_##SUFFIX(                                               \
+          MOERT_GRID_CONSTANT moert_linear_kernel_args args) {                                    \
+    moert::BeginKernel();                                                                         \
+    moert::LinearStream<T, TILES, false>(args);                                                   \
+  }                                                                                               \
+  extern "C" __global__ void __launch_bounds__(moert::kDownThreads)                               \
+      moert_down_sum_##TILES##_##SUFFIX(MOERT_GRID_CONSTANT moert_down_sum_kernel_args args) {    \
+    moert::DownSum<T, TILES>(args);                                                               \
   }
 #define MOERT_STREAM_KERNELS(SUFFIX, T) \
   MOERT_STREAM_KERNEL(SUFFIX, T, 1)     \

@@ -17,6 +17,13 @@ __device__ __forceinline__ void CopyAsync(uint32_t shared, const void* global, b
                "r"(valid ? 16 : 0)
                : "memory");
 }
+// 4 bytes.
+__device__ __forceinline__ void CopyWordAsync(void* shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global)
+               : "memory");
+}
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
