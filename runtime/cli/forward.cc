@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // moert forward: one layer of a manifest on one tensor, with y and the routing written to a file.
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/commands.h"
@@ -192,6 +194,29 @@ Status RunIndex(const ForwardOptions& options, const ForwardContext& context, ui
   return Status();
 }
 
+// An output must not replace what the call reads: the manifest, its files beside it, the input.
+Status CheckOutputs(const ForwardOptions& options, const moert_manifest* manifest) {
+  std::string input, tensor;
+  MOERT_CLI_TRY(SplitInput(options.input, &input, &tensor));
+  std::vector<std::filesystem::path> read = {options.manifest, input};
+  moert_manifest_info info = MOERT_MANIFEST_INFO_INIT;
+  MOERT_CLI_TRY(Call(moert_manifest_get_info, manifest, &info));
+  for (uint32_t i = 0; i < info.num_files; ++i) {
+    moert_file_info file = MOERT_FILE_INFO_INIT;
+    MOERT_CLI_TRY(Call(moert_manifest_file, manifest, i, &file));
+    read.push_back(read[0].parent_path() / file.path);
+  }
+  for (const std::string& output : {options.output, options.load}) {
+    for (const std::filesystem::path& path : read) {
+      std::error_code absent;
+      if (output.empty() || !std::filesystem::equivalent(output, path, absent)) continue;
+      return Status::Format("output \"%s\" is \"%s\", which the call reads", output.c_str(),
+                            path.c_str());
+    }
+  }
+  return Status();
+}
+
 }  // namespace
 
 Status RunForward(const ForwardOptions& options) {
@@ -210,6 +235,7 @@ Status RunForward(const ForwardOptions& options) {
     return Status::Format("--input \"%s\" has no {} for the number of each of the %zu layers",
                           options.input.c_str(), indices.size());
   }
+  MOERT_CLI_TRY(CheckOutputs(options, manifest.get()));
   Device device;
   Stream stream;
   MOERT_CLI_TRY(Make(device, moert_device_create, runtime.get(), options.device.c_str(), nullptr));

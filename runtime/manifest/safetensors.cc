@@ -235,6 +235,14 @@ class HeaderEvents final : public Events {
   uint64_t offsets_[2] = {0, 0};
 };
 
+// The parser takes a NUL for the end of the text and would leave what follows unread.
+Status CheckNoNul(const char* name, std::string_view json) {
+  const size_t at = json.find('\0');
+  if (at == std::string_view::npos) return Status();
+  return CorruptData(MOERT_CORRUPTION_HEADER_SYNTAX, "'%s': not valid JSON: byte %llu is NUL", name,
+                     Print(at));
+}
+
 Status CheckSizes(const char* name, const SafetensorsTensor& tensor) {
   uint64_t elements = 0, bytes = 0;
   if (!TensorBytes(tensor.dtype, tensor.shape.data(), tensor.shape.size(), &elements, &bytes)) {
@@ -416,6 +424,7 @@ Status ParseSafetensorsHeader(const char* name, std::string_view json, uint64_t 
     return CorruptData(MOERT_CORRUPTION_HEADER_SYNTAX, "'%s': the header does not begin with '{'",
                        name);
   }
+  MOERT_RETURN_IF_ERROR(CheckNoNul(name, json));
   HeaderEvents events(name, out);
   if (!Json::sax_parse(json.begin(), json.end(), &events)) return std::move(events.status());
   MOERT_RETURN_IF_ERROR(CheckNames(name, *out, events.metadata_keys()));
@@ -452,6 +461,7 @@ Status ReadSafetensorsHeader(const char* name, const File& file, bool allow_hole
 
 Status ParseShardIndex(const char* name, std::string_view json, std::vector<ShardEntry>* out) {
   out->clear();
+  MOERT_RETURN_IF_ERROR(CheckNoNul(name, json));
   IndexEvents events(name, out);
   if (!Json::sax_parse(json.begin(), json.end(), &events)) return std::move(events.status());
   if (!events.seen_map()) {

@@ -209,6 +209,19 @@ TEST_CASE("forward leaves no half file") {
   CHECK(ReadText(model.output) == "what was there before");
 }
 
+TEST_CASE("forward replaces nothing that it reads") {
+  Model model;
+  for (const char* name : {"model.safetensors", "model.moem", "reference.safetensors"}) {
+    model.output = model.folder / name;
+    const std::string before = ReadText(model.output);
+    model.CheckForwardRefused({name, "which the call reads"});
+    CHECK(ReadText(model.output) == before);
+  }
+  std::filesystem::create_hard_link(model.folder / "model.safetensors", model.folder / "other");
+  model.output = model.folder / "other";
+  model.CheckForwardRefused({"other", "which the call reads"});
+}
+
 TEST_CASE("forward of several layers needs an input for each, and somewhere to write") {
   Model model;
   model.layer = "0,1";

@@ -70,6 +70,9 @@ TEST_CASE("a header that is not a JSON object is refused") {
     CHECK(ParseHeader(header).native_code() == MOERT_CORRUPTION_HEADER_SYNTAX);
   }
   CheckCorrupt(ParseHeader("{" + std::string(100000, '[')), MOERT_CORRUPTION_HEADER_SYNTAX, "JSON");
+  CheckCorrupt(ParseHeader("{}" + std::string(6, '\0')), MOERT_CORRUPTION_HEADER_SYNTAX, "NUL");
+  CheckCorrupt(ParseHeader("{}" + std::string(1, '\0') + R"({"a":1})"),
+               MOERT_CORRUPTION_HEADER_SYNTAX, "NUL");
 }
 
 TEST_CASE("a name that stands twice is refused, with the same and with other offsets") {
@@ -190,6 +193,8 @@ TEST_CASE("a shard index is read, and refused where it is not one") {
                "a list");
   CheckCorrupt(ParseShardIndex("i", R"({})", &entries), MOERT_CORRUPTION_FIELD, "no weight_map");
   CheckCorrupt(ParseShardIndex("i", R"([])", &entries), MOERT_CORRUPTION_HEADER_SYNTAX, "a list");
+  CheckCorrupt(ParseShardIndex("i", R"({"weight_map":{}})" + std::string(1, '\0'), &entries),
+               MOERT_CORRUPTION_HEADER_SYNTAX, "NUL");
   CheckCorrupt(ParseShardIndex("i", R"({"weight_map":)", &entries), MOERT_CORRUPTION_HEADER_SYNTAX,
                "JSON");
 }
