@@ -3,7 +3,6 @@
 // caller's stack and is linked into a list that workers look through; the caller works too, and
 // then waits only for workers that took part, so progress never needs a free worker.
 #include <sched.h>
-#include <signal.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/block_signals.h"
 #include "core/scheduler.h"
 
 namespace moert {
@@ -36,20 +36,6 @@ uint32_t AvailableCores() {
   const uint32_t cores = std::thread::hardware_concurrency();
   return cores != 0 ? cores : 1;
 }
-
-// Signals of the process are for the host's threads.
-class BlockSignals {
- public:
-  BlockSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old_);
-  }
-  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
-
- private:
-  sigset_t old_;
-};
 
 class ThreadPool final : public Scheduler {
  public:

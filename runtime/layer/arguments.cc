@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layer/arguments.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <limits>
 
@@ -115,7 +116,8 @@ class Regions {
   void AddWorkspace(const Workspace& workspace) {
     if (workspace.data == nullptr) return;
     const auto begin = reinterpret_cast<uintptr_t>(workspace.data);
-    entries_[count_] = Region{"workspace", begin, begin + workspace.size, workspace.size, 0};
+    const uintptr_t end = begin + std::min<uint64_t>(workspace.size, UINTPTR_MAX - begin);
+    entries_[count_] = Region{"workspace", begin, end, workspace.size, 0};
     outputs_[count_++] = true;
   }
 

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/block_signals.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -59,11 +61,14 @@ class Hasher {
     const uint64_t wanted = std::min<uint64_t>(threads, chunks_.size());
     std::vector<std::thread> workers;
     workers.reserve(threads);
-    while (workers.size() + 1 < wanted) {
-      try {
-        workers.emplace_back([this] { Work(false); });
-      } catch (...) {
-        break;  // fewer threads do too
+    {
+      const BlockSignals block;
+      while (workers.size() + 1 < wanted) {
+        try {
+          workers.emplace_back([this] { Work(false); });
+        } catch (...) {
+          break;  // fewer threads do too
+        }
       }
     }
     Work(true);

@@ -300,6 +300,8 @@ TEST_CASE("outputs that overlap inputs, each other or the workspace are refused"
       GoodCall call(device);
       call.logits.data = call.workspace.data();
       call.Refused(kInvalid, "overlap");
+      call.args.workspace_size = UINT64_MAX;  // ends past the address space
+      call.Refused(kInvalid, "overlap");
     }
     {
       GoodCall call(device);

@@ -7,6 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "manifest/files.h"
+#include "manifest/hash.h"
 #include "manifest_support.h"
 
 namespace moert {
@@ -303,6 +309,26 @@ TEST_CASE("progress ascends to the total, and can stop the call without a trace"
   CheckOk(fixture.Open(folder / "model.moem"));
   stopped.done.clear();
   CheckFails(fixture.manifest->Verify(Report, &stopped), MOERT_STATUS_CALLBACK_FAILED, "77");
+}
+
+TEST_CASE("threads that hash files take no signals from the host's") {
+  class Watched final : public File {
+   public:
+    Watched() { size_ = uint64_t{64} << 20; }
+    Status Read(uint64_t, void* buffer, uint64_t bytes) const override {
+      std::memset(buffer, 1, bytes);
+      sigset_t mask;
+      pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+      const bool takes = sigismember(&mask, SIGALRM) == 0;
+      if (takes != (std::this_thread::get_id() == caller)) ++wrong;
+      return Status();
+    }
+    const std::thread::id caller = std::this_thread::get_id();
+    mutable std::atomic<int> wrong{0};
+  } file;
+  FileHash hash{&file, {0, 0}};
+  CheckOk(HashFiles({&hash, 1}, nullptr, nullptr));
+  CHECK(file.wrong == 0);
 }
 
 TEST_CASE("a disk that fills up leaves no half file and the old one as it was") {
