@@ -46,7 +46,7 @@ func (r *Runtime) OpenDevice(name string, config DeviceConfig) (*Device, error) 
 	}
 	cname := capi.Pointer(arena.String(name))
 	var out uintptr
-	err := r.exclusive(func(runtime uintptr) error {
+	err := r.shared(func(runtime uintptr) error {
 		return capi.MoertDeviceCreate(runtime, cname, unsafe.Pointer(&desc), unsafe.Pointer(&out))
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ func (d *Device) NewGate(config GateConfig) (*Gate, error) {
 		LinearWidth: config.LinearWidth,
 	}
 	var out uintptr
-	err := d.exclusive(func(device uintptr) error {
+	err := d.shared(func(device uintptr) error {
 		return capi.MoertGateCreate(device, unsafe.Pointer(&desc), unsafe.Pointer(&out))
 	})
 	if err != nil {

@@ -7,12 +7,15 @@ import (
 	"sync"
 )
 
-// handle owns one reference to an object of the library. Calls that the C ABI takes as const hold
-// it for reading and run at the same time; the others, and Close, hold it alone. A call on a stream
-// and another object holds the stream first.
+// handle owns one reference to an object of the library. Calls that the C ABI takes as const run at
+// the same time, the others one after another. A call on a stream and another object holds the
+// stream first.
 type handle struct {
-	mu      sync.RWMutex
+	alone   sync.Mutex // held by the calls that run one after another
+	mu      sync.Mutex // guards the fields below, never held during a call
 	address uintptr
+	calls   int
+	closed  bool
 	release func(uintptr)
 }
 
@@ -22,43 +25,61 @@ func newHandle(address uintptr, release func(uintptr)) *handle {
 	return h
 }
 
-// Close releases the object, after waiting for calls on it that are running. Closing again does
-// nothing. What was made from the object stays usable. An object that is not closed is released
-// some time after it became unreachable.
+// Close releases the object; if calls on it are running, the last of them does so when it ends.
+// Closing again does nothing. What was made from the object stays usable. An object that is not
+// closed is released some time after it became unreachable.
 func (h *handle) Close() error {
 	if h == nil {
 		return nil
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.address != 0 {
+	last := !h.closed && h.calls == 0
+	h.closed = true
+	h.mu.Unlock()
+	runtime.SetFinalizer(h, nil)
+	if last {
 		h.release(h.address)
-		h.address = 0
-		runtime.SetFinalizer(h, nil)
 	}
 	return nil
 }
 
-func (h *handle) shared(f func(address uintptr) error) error {
-	if h == nil {
-		return ErrClosed
-	}
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if h.address == 0 {
-		return ErrClosed
-	}
-	return wrap(f(h.address))
-}
-
-func (h *handle) exclusive(f func(address uintptr) error) error {
+func (h *handle) enter() error {
 	if h == nil {
 		return ErrClosed
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.address == 0 {
+	if h.closed {
 		return ErrClosed
 	}
+	h.calls++
+	return nil
+}
+
+func (h *handle) leave() {
+	h.mu.Lock()
+	h.calls--
+	last := h.closed && h.calls == 0
+	h.mu.Unlock()
+	if last {
+		h.release(h.address)
+	}
+}
+
+func (h *handle) shared(f func(address uintptr) error) error {
+	if err := h.enter(); err != nil {
+		return err
+	}
+	defer h.leave()
+	return wrap(f(h.address))
+}
+
+func (h *handle) exclusive(f func(address uintptr) error) error {
+	if err := h.enter(); err != nil {
+		return err
+	}
+	defer h.leave()
+	h.alone.Lock()
+	defer h.alone.Unlock()
 	return wrap(f(h.address))
 }

@@ -220,7 +220,7 @@ func (d *Device) OpenLayer(manifest *Manifest, index uint32, options LayerOption
 
 func (d *Device) newLayer(create func(device uintptr, out unsafe.Pointer) error) (*Layer, error) {
 	var out uintptr
-	err := d.exclusive(func(device uintptr) error { return create(device, unsafe.Pointer(&out)) })
+	err := d.shared(func(device uintptr) error { return create(device, unsafe.Pointer(&out)) })
 	if err != nil {
 		return nil, err
 	}

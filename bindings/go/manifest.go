@@ -10,7 +10,7 @@ import (
 )
 
 // Progress hears how far a long call is, in bytes. False, or a panic, stops the call with
-// StatusCallbackFailed. It must not call methods of the runtime or manifest.
+// StatusCallbackFailed.
 type Progress func(done, total uint64) bool
 
 // handle gives a cgo.Handle; the caller deletes it.
@@ -57,7 +57,7 @@ func (r *Runtime) Pack(config PackConfig) (result PackResult, err error) {
 		desc.Progress, desc.UserData = capi.ProgressFunction(), uintptr(handle)
 	}
 	raw := capi.PackResult{StructSize: uint32(unsafe.Sizeof(capi.PackResult{}))}
-	err = r.exclusive(func(runtime uintptr) error {
+	err = r.shared(func(runtime uintptr) error {
 		return capi.MoertManifestPack(runtime, unsafe.Pointer(&desc), unsafe.Pointer(&raw))
 	})
 	return newPackResult(&raw), err
@@ -100,7 +100,7 @@ func (r *Runtime) OpenManifest(config ManifestConfig) (*Manifest, error) {
 		desc.Flags |= capi.ManifestFlagRead
 	}
 	var out uintptr
-	err := r.exclusive(func(runtime uintptr) error {
+	err := r.shared(func(runtime uintptr) error {
 		return capi.MoertManifestOpen(runtime, unsafe.Pointer(&desc), unsafe.Pointer(&out))
 	})
 	if err != nil {

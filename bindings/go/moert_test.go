@@ -341,6 +341,50 @@ func TestFailureBringsItsStatusAndText(t *testing.T) {
 	}
 }
 
+func TestEachStatusBecomesAnErrorWithItsText(t *testing.T) {
+	known := []Status{StatusInvalidArgument, StatusUnsupported, StatusUnavailable,
+		StatusOutOfMemory, StatusNotFound, StatusIOError, StatusCorruptData, StatusFileChanged,
+		StatusWorkspaceTooSmall, StatusInvalidRouting, StatusNotReady, StatusDeviceError,
+		StatusDeviceLost, StatusCallbackFailed, StatusInternal}
+	for i, status := range known {
+		text := fmt.Sprintf("größe %d is too large", i)
+		err := wrap(&capi.Failure{Code: int32(i + 1), NativeCode: 7, Message: text})
+		var e *Error
+		if !errors.As(err, &e) || e.Status != status || e.NativeCode != 7 || e.Message != text {
+			t.Errorf("status %d became %#v", i+1, err)
+		}
+		if (e.Corruption == 7) != (status == StatusCorruptData) {
+			t.Errorf("status %d has corruption %d", i+1, e.Corruption)
+		}
+		name := capi.MoertStatusName(int32(i + 1))
+		if err.Error() != "moert: "+name+": "+text || name == capi.MoertStatusName(-1) {
+			t.Error(err)
+		}
+		for _, other := range known {
+			if errors.Is(err, other) != (other == status) {
+				t.Errorf("status %d compared with %v", i+1, other)
+			}
+		}
+	}
+	if capi.MoertStatusName(int32(len(known)+1)) != capi.MoertStatusName(-1) {
+		t.Error("the library has a status that this test lacks")
+	}
+}
+
+func TestCallbackMayCloseWhatItsCallUses(t *testing.T) {
+	r := newRuntime(t)
+	calls := 0
+	_, err := r.Pack(PackConfig{Directory: checkpoint(t), Progress: func(done, total uint64) bool {
+		calls++
+		r.Close()
+		_, err := r.Devices()
+		return err == ErrClosed
+	}})
+	if err != nil || calls == 0 {
+		t.Error(calls, err)
+	}
+}
+
 func TestShapesAreJudgedBeforeCSeesThem(t *testing.T) {
 	d, s := openCPU(t)
 	l := tinyLayer(t, d)

@@ -41,7 +41,7 @@ func (d *Device) NewRouter(config RouterConfig) (*Router, error) {
 		Weights:    weights,
 	}
 	var out uintptr
-	err = d.exclusive(func(device uintptr) error {
+	err = d.shared(func(device uintptr) error {
 		return capi.MoertRouterCreate(device, unsafe.Pointer(&desc), unsafe.Pointer(&out))
 	})
 	if err != nil {

@@ -39,8 +39,7 @@ func (d Dtype) Bits() uint32 { return uint32(capi.MoertDtypeBits(int32(d))) }
 
 // RuntimeConfig says what a runtime is made of.
 type RuntimeConfig struct {
-	// Log receives log lines of MinLevel and above, on any thread. A panic in it ends there. It
-	// must not call methods of the runtime.
+	// Log receives log lines of MinLevel and above, on any thread. A panic in it ends there.
 	Log      func(level LogLevel, message string)
 	MinLevel LogLevel
 }

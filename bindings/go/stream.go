@@ -88,7 +88,7 @@ func (d *Device) newStream(create func(device uintptr, out unsafe.Pointer) error
 		return nil, err
 	}
 	var out uintptr
-	err = d.exclusive(func(device uintptr) error { return create(device, unsafe.Pointer(&out)) })
+	err = d.shared(func(device uintptr) error { return create(device, unsafe.Pointer(&out)) })
 	if err != nil {
 		device.Close()
 		return nil, err
@@ -221,7 +221,7 @@ type Event struct{ *handle }
 // NewEvent makes an event that was never recorded and so counts as reached.
 func (d *Device) NewEvent() (*Event, error) {
 	var out uintptr
-	err := d.exclusive(func(device uintptr) error {
+	err := d.shared(func(device uintptr) error {
 		return capi.MoertEventCreate(device, unsafe.Pointer(&out))
 	})
 	if err != nil {

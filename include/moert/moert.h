@@ -11,9 +11,10 @@
  *   adds one; `_release` drops one and accepts NULL. Both may be called from any thread on any
  *   handle. A handle keeps what it was made from alive, so handles may be released in any order.
  *   The last release waits for work that moert enqueued with the object, so it may block.
- * - Threads. Calls on a handle passed as pointer to const may run concurrently. Calls on a
- *   non-const handle must be kept apart by the caller. There is no thread-local state: a call may
- *   come from a different thread each time.
+ * - Threads. Calls on a handle passed as pointer to const may run concurrently: threads may make
+ *   objects of one runtime or device, and run one layer, at once. Calls on a non-const handle, such
+ *   as a stream, must be kept apart by the caller. There is no thread-local state: a call may come
+ *   from a different thread each time.
  * - Structs that callers fill begin with `struct_size`, set by their MOERT_*_INIT macro or
  *   moert_*_init function. A zero field means its default. A shorter struct than the library knows
  *   is extended with zeros, a longer one is accepted if what the library does not know is zero.
@@ -331,7 +332,7 @@ typedef struct moert_device_desc {
  * message lists what was tried), INVALID_ARGUMENT, OUT_OF_MEMORY, DEVICE_ERROR.
  * @since 0.1
  */
-MOERT_API moert_status moert_device_create(moert_runtime* runtime, const char* name,
+MOERT_API moert_status moert_device_create(const moert_runtime* runtime, const char* name,
                                            const moert_device_desc* desc, moert_device** out,
                                            moert_error* error);
 MOERT_API void moert_device_retain(const moert_device* device);
@@ -369,15 +370,16 @@ typedef struct moert_stream_desc {
   { sizeof(moert_stream_desc), 0, 0 }
 
 /** Makes an order of work. @param desc May be NULL. @since 0.1 */
-MOERT_API moert_status moert_stream_create(moert_device* device, const moert_stream_desc* desc,
-                                           moert_stream** out, moert_error* error);
+MOERT_API moert_status moert_stream_create(const moert_device* device,
+                                           const moert_stream_desc* desc, moert_stream** out,
+                                           moert_error* error);
 /**
  * Wraps a CUstream or hipStream_t of the device's primary context, which stays the caller's and
  * must outlive the handle. A stream of another context, or a CPU device, is refused.
  * @since 0.1
  */
-MOERT_API moert_status moert_stream_import(moert_device* device, void* native, moert_stream** out,
-                                           moert_error* error);
+MOERT_API moert_status moert_stream_import(const moert_device* device, void* native,
+                                           moert_stream** out, moert_error* error);
 MOERT_API void moert_stream_retain(const moert_stream* stream);
 MOERT_API void moert_stream_release(const moert_stream* stream);
 
@@ -407,7 +409,7 @@ MOERT_API moert_status moert_stream_synchronize(moert_stream* stream, moert_erro
 MOERT_API moert_status moert_stream_check(moert_stream* stream, moert_error* error);
 
 /** Makes an event. One that was never recorded counts as reached. @since 0.1 */
-MOERT_API moert_status moert_event_create(moert_device* device, moert_event** out,
+MOERT_API moert_status moert_event_create(const moert_device* device, moert_event** out,
                                           moert_error* error);
 MOERT_API void moert_event_retain(const moert_event* event);
 MOERT_API void moert_event_release(const moert_event* event);
@@ -629,8 +631,9 @@ typedef struct moert_pack_result {
  * known ones), CORRUPT_DATA, IO_ERROR, UNSUPPORTED, CALLBACK_FAILED.
  * @since 0.1
  */
-MOERT_API moert_status moert_manifest_pack(moert_runtime* runtime, const moert_pack_desc* desc,
-                                           moert_pack_result* result, moert_error* error);
+MOERT_API moert_status moert_manifest_pack(const moert_runtime* runtime,
+                                           const moert_pack_desc* desc, moert_pack_result* result,
+                                           moert_error* error);
 
 /** The model types of the built-in families, separated by commas. Static. @since 0.1 */
 MOERT_API const char* moert_family_names(void);
@@ -683,8 +686,9 @@ typedef struct moert_manifest_desc {
  * Errors: NOT_FOUND, IO_ERROR, CORRUPT_DATA, FILE_CHANGED (size differs), INVALID_ARGUMENT.
  * @since 0.1
  */
-MOERT_API moert_status moert_manifest_open(moert_runtime* runtime, const moert_manifest_desc* desc,
-                                           moert_manifest** out, moert_error* error);
+MOERT_API moert_status moert_manifest_open(const moert_runtime* runtime,
+                                           const moert_manifest_desc* desc, moert_manifest** out,
+                                           moert_error* error);
 MOERT_API void moert_manifest_retain(const moert_manifest* manifest);
 MOERT_API void moert_manifest_release(const moert_manifest* manifest);
 
@@ -869,7 +873,7 @@ typedef struct moert_layer_desc {
  * UNSUPPORTED (this device cannot run it), OUT_OF_MEMORY.
  * @since 0.1
  */
-MOERT_API moert_status moert_layer_create(moert_device* device, const moert_layer_desc* desc,
+MOERT_API moert_status moert_layer_create(const moert_device* device, const moert_layer_desc* desc,
                                           moert_layer** out, moert_error* error);
 
 /** Options of a layer from a manifest. */
@@ -888,7 +892,7 @@ typedef struct moert_layer_open_desc {
  * @param desc  May be NULL.
  * @since 0.1
  */
-MOERT_API moert_status moert_layer_open(moert_device* device, const moert_manifest* manifest,
+MOERT_API moert_status moert_layer_open(const moert_device* device, const moert_manifest* manifest,
                                         uint32_t index, const moert_layer_open_desc* desc,
                                         moert_layer** out, moert_error* error);
 MOERT_API void moert_layer_retain(const moert_layer* layer);
@@ -974,8 +978,9 @@ typedef struct moert_router_desc {
   { sizeof(moert_router_desc), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** @since 0.1 */
-MOERT_API moert_status moert_router_create(moert_device* device, const moert_router_desc* desc,
-                                           moert_router** out, moert_error* error);
+MOERT_API moert_status moert_router_create(const moert_device* device,
+                                           const moert_router_desc* desc, moert_router** out,
+                                           moert_error* error);
 MOERT_API void moert_router_retain(const moert_router* router);
 MOERT_API void moert_router_release(const moert_router* router);
 
@@ -1027,7 +1032,7 @@ typedef struct moert_gate_desc {
   { sizeof(moert_gate_desc), 0, 0, 0, 0, 0 }
 
 /** @since 0.1 */
-MOERT_API moert_status moert_gate_create(moert_device* device, const moert_gate_desc* desc,
+MOERT_API moert_status moert_gate_create(const moert_device* device, const moert_gate_desc* desc,
                                          moert_gate** out, moert_error* error);
 MOERT_API void moert_gate_retain(const moert_gate* gate);
 MOERT_API void moert_gate_release(const moert_gate* gate);
@@ -1156,7 +1161,7 @@ typedef struct moert_optimizer_desc {
   { sizeof(moert_optimizer_desc), 0, 0, 0, 0, 0 }
 
 /** @since 0.1 */
-MOERT_API moert_status moert_optimizer_create(moert_device* device,
+MOERT_API moert_status moert_optimizer_create(const moert_device* device,
                                               const moert_optimizer_desc* desc,
                                               moert_optimizer** out, moert_error* error);
 MOERT_API void moert_optimizer_retain(const moert_optimizer* optimizer);

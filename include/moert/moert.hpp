@@ -147,7 +147,7 @@ class Device : public Handle<moert_device> {
  public:
   using Handle::Handle;
   /** Null name: the CPU. */
-  static Device Create(Runtime& runtime, const char* name = nullptr,
+  static Device Create(const Runtime& runtime, const char* name = nullptr,
                        const moert_device_desc* desc = nullptr) {
     return Device(detail::Get<moert_device*>(moert_device_create, runtime.get(), name, desc));
   }
@@ -194,10 +194,10 @@ class Event;
 class Stream : public Handle<moert_stream> {
  public:
   using Handle::Handle;
-  static Stream Create(Device& device, const moert_stream_desc* desc = nullptr) {
+  static Stream Create(const Device& device, const moert_stream_desc* desc = nullptr) {
     return Stream(detail::Get<moert_stream*>(moert_stream_create, device.get(), desc));
   }
-  static Stream Import(Device& device, void* native) {
+  static Stream Import(const Device& device, void* native) {
     return Stream(detail::Get<moert_stream*>(moert_stream_import, device.get(), native));
   }
   void* Native() const { return moert_stream_native(get()); }
@@ -213,7 +213,7 @@ class Stream : public Handle<moert_stream> {
 class Event : public Handle<moert_event> {
  public:
   using Handle::Handle;
-  static Event Create(Device& device) {
+  static Event Create(const Device& device) {
     return Event(detail::Get<moert_event*>(moert_event_create, device.get()));
   }
   void Record(Stream& stream) { detail::Call(moert_event_record, get(), stream.get()); }
@@ -234,13 +234,13 @@ inline void Stream::Wait(const Event& event) {
 class Manifest : public Handle<moert_manifest> {
  public:
   using Handle::Handle;
-  static moert_pack_result Pack(Runtime& runtime, const moert_pack_desc& desc) {
+  static moert_pack_result Pack(const Runtime& runtime, const moert_pack_desc& desc) {
     return detail::GetInfo<moert_pack_result>(moert_manifest_pack, runtime.get(), &desc);
   }
-  static Manifest Open(Runtime& runtime, const moert_manifest_desc& desc) {
+  static Manifest Open(const Runtime& runtime, const moert_manifest_desc& desc) {
     return Manifest(detail::Get<moert_manifest*>(moert_manifest_open, runtime.get(), &desc));
   }
-  static Manifest Open(Runtime& runtime, const char* path) {
+  static Manifest Open(const Runtime& runtime, const char* path) {
     moert_manifest_desc desc = MOERT_MANIFEST_DESC_INIT;
     desc.path = path;
     return Open(runtime, desc);
@@ -288,10 +288,10 @@ class Manifest : public Handle<moert_manifest> {
 class Layer : public Handle<moert_layer> {
  public:
   using Handle::Handle;
-  static Layer Create(Device& device, const moert_layer_desc& desc) {
+  static Layer Create(const Device& device, const moert_layer_desc& desc) {
     return Layer(detail::Get<moert_layer*>(moert_layer_create, device.get(), &desc));
   }
-  static Layer Open(Device& device, const Manifest& manifest, uint32_t index,
+  static Layer Open(const Device& device, const Manifest& manifest, uint32_t index,
                     const moert_layer_open_desc* desc = nullptr) {
     return Layer(
         detail::Get<moert_layer*>(moert_layer_open, device.get(), manifest.get(), index, desc));
@@ -322,7 +322,7 @@ class Layer : public Handle<moert_layer> {
 class Router : public Handle<moert_router> {
  public:
   using Handle::Handle;
-  static Router Create(Device& device, const moert_router_desc& desc) {
+  static Router Create(const Device& device, const moert_router_desc& desc) {
     return Router(detail::Get<moert_router*>(moert_router_create, device.get(), &desc));
   }
   uint64_t WorkspaceSize(const moert_router_forward_args& args) const {
@@ -336,7 +336,7 @@ class Router : public Handle<moert_router> {
 class Gate : public Handle<moert_gate> {
  public:
   using Handle::Handle;
-  static Gate Create(Device& device, const moert_gate_desc& desc) {
+  static Gate Create(const Device& device, const moert_gate_desc& desc) {
     return Gate(detail::Get<moert_gate*>(moert_gate_create, device.get(), &desc));
   }
   void Forward(Stream& stream, const moert_gate_forward_args& args) const {
@@ -347,7 +347,7 @@ class Gate : public Handle<moert_gate> {
 class Optimizer : public Handle<moert_optimizer> {
  public:
   using Handle::Handle;
-  static Optimizer Create(Device& device, const moert_optimizer_desc& desc) {
+  static Optimizer Create(const Device& device, const moert_optimizer_desc& desc) {
     return Optimizer(detail::Get<moert_optimizer*>(moert_optimizer_create, device.get(), &desc));
   }
   void Step(Stream& stream, const moert_parameter* parameters, uint32_t num_parameters,

@@ -55,7 +55,7 @@ struct moert_api {
                                       moert_error* error);
   moert_status (*runtime_device_info)(const moert_runtime* runtime, uint32_t index,
                                       moert_device_info* out, moert_error* error);
-  moert_status (*device_create)(moert_runtime* runtime, const char* name,
+  moert_status (*device_create)(const moert_runtime* runtime, const char* name,
                                 const moert_device_desc* desc, moert_device** out,
                                 moert_error* error);
   void (*device_retain)(const moert_device* device);
@@ -68,9 +68,9 @@ struct moert_api {
   moert_status (*host_alloc)(const moert_device* device, uint64_t bytes, void** out,
                              moert_error* error);
   void (*host_free)(const moert_device* device, void* memory);
-  moert_status (*stream_create)(moert_device* device, const moert_stream_desc* desc,
+  moert_status (*stream_create)(const moert_device* device, const moert_stream_desc* desc,
                                 moert_stream** out, moert_error* error);
-  moert_status (*stream_import)(moert_device* device, void* native, moert_stream** out,
+  moert_status (*stream_import)(const moert_device* device, void* native, moert_stream** out,
                                 moert_error* error);
   void (*stream_retain)(const moert_stream* stream);
   void (*stream_release)(const moert_stream* stream);
@@ -80,7 +80,7 @@ struct moert_api {
   moert_status (*stream_reserve)(moert_stream* stream, uint64_t bytes, moert_error* error);
   moert_status (*stream_synchronize)(moert_stream* stream, moert_error* error);
   moert_status (*stream_check)(moert_stream* stream, moert_error* error);
-  moert_status (*event_create)(moert_device* device, moert_event** out, moert_error* error);
+  moert_status (*event_create)(const moert_device* device, moert_event** out, moert_error* error);
   void (*event_retain)(const moert_event* event);
   void (*event_release)(const moert_event* event);
   moert_status (*event_record)(moert_event* event, moert_stream* stream, moert_error* error);
@@ -88,10 +88,10 @@ struct moert_api {
   moert_status (*event_wait)(const moert_event* event, moert_error* error);
   moert_status (*stream_wait_event)(moert_stream* stream, const moert_event* event,
                                     moert_error* error);
-  moert_status (*manifest_pack)(moert_runtime* runtime, const moert_pack_desc* desc,
+  moert_status (*manifest_pack)(const moert_runtime* runtime, const moert_pack_desc* desc,
                                 moert_pack_result* result, moert_error* error);
   const char* (*family_names)(void);
-  moert_status (*manifest_open)(moert_runtime* runtime, const moert_manifest_desc* desc,
+  moert_status (*manifest_open)(const moert_runtime* runtime, const moert_manifest_desc* desc,
                                 moert_manifest** out, moert_error* error);
   void (*manifest_retain)(const moert_manifest* manifest);
   void (*manifest_release)(const moert_manifest* manifest);
@@ -119,10 +119,10 @@ struct moert_api {
   moert_status (*manifest_layer_weight)(const moert_manifest* manifest, uint32_t index,
                                         uint32_t weight_index, moert_weight_info* out,
                                         moert_error* error);
-  moert_status (*layer_create)(moert_device* device, const moert_layer_desc* desc,
+  moert_status (*layer_create)(const moert_device* device, const moert_layer_desc* desc,
                                moert_layer** out, moert_error* error);
-  moert_status (*layer_open)(moert_device* device, const moert_manifest* manifest, uint32_t index,
-                             const moert_layer_open_desc* desc, moert_layer** out,
+  moert_status (*layer_open)(const moert_device* device, const moert_manifest* manifest,
+                             uint32_t index, const moert_layer_open_desc* desc, moert_layer** out,
                              moert_error* error);
   void (*layer_retain)(const moert_layer* layer);
   void (*layer_release)(const moert_layer* layer);
@@ -135,7 +135,7 @@ struct moert_api {
                                        moert_error* error);
   moert_status (*layer_forward)(const moert_layer* layer, moert_stream* stream,
                                 const moert_layer_forward_args* args, moert_error* error);
-  moert_status (*router_create)(moert_device* device, const moert_router_desc* desc,
+  moert_status (*router_create)(const moert_device* device, const moert_router_desc* desc,
                                 moert_router** out, moert_error* error);
   void (*router_retain)(const moert_router* router);
   void (*router_release)(const moert_router* router);
@@ -144,8 +144,8 @@ struct moert_api {
                                         moert_error* error);
   moert_status (*router_forward)(const moert_router* router, moert_stream* stream,
                                  const moert_router_forward_args* args, moert_error* error);
-  moert_status (*gate_create)(moert_device* device, const moert_gate_desc* desc, moert_gate** out,
-                              moert_error* error);
+  moert_status (*gate_create)(const moert_device* device, const moert_gate_desc* desc,
+                              moert_gate** out, moert_error* error);
   void (*gate_retain)(const moert_gate* gate);
   void (*gate_release)(const moert_gate* gate);
   moert_status (*gate_forward)(const moert_gate* gate, moert_stream* stream,
@@ -157,7 +157,7 @@ struct moert_api {
                                                 uint64_t* out, moert_error* error);
   moert_status (*layer_backward)(const moert_layer* layer, moert_stream* stream,
                                  const moert_layer_backward_args* args, moert_error* error);
-  moert_status (*optimizer_create)(moert_device* device, const moert_optimizer_desc* desc,
+  moert_status (*optimizer_create)(const moert_device* device, const moert_optimizer_desc* desc,
                                    moert_optimizer** out, moert_error* error);
   void (*optimizer_retain)(const moert_optimizer* optimizer);
   void (*optimizer_release)(const moert_optimizer* optimizer);

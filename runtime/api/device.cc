@@ -2,7 +2,7 @@
 #include "api/handles.h"
 #include "api/shell.h"
 
-extern "C" moert_status moert_device_create(moert_runtime* runtime, const char* name,
+extern "C" moert_status moert_device_create(const moert_runtime* runtime, const char* name,
                                             const moert_device_desc* desc, moert_device** out,
                                             moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {

@@ -2,7 +2,7 @@
 #include "api/handles.h"
 #include "api/shell.h"
 
-extern "C" moert_status moert_event_create(moert_device* device, moert_event** out,
+extern "C" moert_status moert_event_create(const moert_device* device, moert_event** out,
                                            moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("device", device));

@@ -4,7 +4,7 @@
 #include "layer/arguments.h"
 #include "layer/resolve.h"
 
-extern "C" moert_status moert_gate_create(moert_device* device, const moert_gate_desc* desc,
+extern "C" moert_status moert_gate_create(const moert_device* device, const moert_gate_desc* desc,
                                           moert_gate** out, moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("device", device));

@@ -9,7 +9,7 @@
 namespace moert {
 namespace {
 
-Ref<moert_layer> NewLayer(moert_device* device, FreeCallback weights_free) {
+Ref<moert_layer> NewLayer(const moert_device* device, FreeCallback weights_free) {
   return Ref<moert_layer>::Adopt(MakeHandle<moert_layer>(
       device->allocator(), Ref<const moert_device>::Retain(device), std::move(weights_free)));
 }
@@ -60,7 +60,7 @@ Status NoTraining(const char* what) {
 }  // namespace
 }  // namespace moert
 
-extern "C" moert_status moert_layer_create(moert_device* device, const moert_layer_desc* desc,
+extern "C" moert_status moert_layer_create(const moert_device* device, const moert_layer_desc* desc,
                                            moert_layer** out, moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("moert_layer_desc", desc));
@@ -80,7 +80,7 @@ extern "C" moert_status moert_layer_create(moert_device* device, const moert_lay
   });
 }
 
-extern "C" moert_status moert_layer_open(moert_device* device, const moert_manifest* manifest,
+extern "C" moert_status moert_layer_open(const moert_device* device, const moert_manifest* manifest,
                                          uint32_t index, const moert_layer_open_desc* desc,
                                          moert_layer** out, moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {

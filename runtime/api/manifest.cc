@@ -4,8 +4,9 @@
 #include "api/handles.h"
 #include "api/shell.h"
 
-extern "C" moert_status moert_manifest_pack(moert_runtime* runtime, const moert_pack_desc* desc,
-                                            moert_pack_result* result, moert_error* error) {
+extern "C" moert_status moert_manifest_pack(const moert_runtime* runtime,
+                                            const moert_pack_desc* desc, moert_pack_result* result,
+                                            moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("moert_pack_desc", desc));
     moert_pack_desc full;
@@ -31,8 +32,9 @@ extern "C" moert_status moert_manifest_pack(moert_runtime* runtime, const moert_
 
 extern "C" const char* moert_family_names(void) { return moert::FamilyNames(); }
 
-extern "C" moert_status moert_manifest_open(moert_runtime* runtime, const moert_manifest_desc* desc,
-                                            moert_manifest** out, moert_error* error) {
+extern "C" moert_status moert_manifest_open(const moert_runtime* runtime,
+                                            const moert_manifest_desc* desc, moert_manifest** out,
+                                            moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("moert_manifest_desc", desc));
     moert_manifest_desc full;

@@ -11,8 +11,9 @@ Status NoOptimizers() { return Unsupported("this version has no optimizers"); }
 }  // namespace
 }  // namespace moert
 
-extern "C" moert_status moert_optimizer_create(moert_device*, const moert_optimizer_desc* desc,
-                                               moert_optimizer**, moert_error* error) {
+extern "C" moert_status moert_optimizer_create(const moert_device*,
+                                               const moert_optimizer_desc* desc, moert_optimizer**,
+                                               moert_error* error) {
   // The host's callbacks are given back, as on every failure.
   moert::FreeCallback free;
   if (desc != nullptr && desc->struct_size >= sizeof(*desc) && desc->callbacks != nullptr &&

@@ -18,8 +18,9 @@ Status ReadRouteArgs(const moert_router* router, const moert_router_forward_args
 }  // namespace
 }  // namespace moert
 
-extern "C" moert_status moert_router_create(moert_device* device, const moert_router_desc* desc,
-                                            moert_router** out, moert_error* error) {
+extern "C" moert_status moert_router_create(const moert_device* device,
+                                            const moert_router_desc* desc, moert_router** out,
+                                            moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("moert_router_desc", desc));
     moert_router_desc full;

@@ -7,7 +7,7 @@
 namespace moert {
 namespace {
 
-Ref<moert_stream> MakeStream(moert_device* device) {
+Ref<moert_stream> MakeStream(const moert_device* device) {
   auto stream = Ref<moert_stream>::Adopt(MakeHandle<moert_stream>(device->allocator()));
   stream->device = Ref<const moert_device>::Retain(device);
   return stream;
@@ -34,8 +34,9 @@ Status ChooseWorkspace(const moert_stream& stream, uint64_t needed, Workspace* w
 
 }  // namespace moert
 
-extern "C" moert_status moert_stream_create(moert_device* device, const moert_stream_desc* desc,
-                                            moert_stream** out, moert_error* error) {
+extern "C" moert_status moert_stream_create(const moert_device* device,
+                                            const moert_stream_desc* desc, moert_stream** out,
+                                            moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("device", device));
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("out", out));
@@ -55,8 +56,8 @@ extern "C" moert_status moert_stream_create(moert_device* device, const moert_st
   });
 }
 
-extern "C" moert_status moert_stream_import(moert_device* device, void* native, moert_stream** out,
-                                            moert_error* error) {
+extern "C" moert_status moert_stream_import(const moert_device* device, void* native,
+                                            moert_stream** out, moert_error* error) {
   return moert::Call(error, [&]() -> moert::Status {
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("device", device));
     MOERT_RETURN_IF_ERROR(moert::CheckNotNull("out", out));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -238,6 +239,39 @@ TEST_CASE("hpp: Manifest packs, opens and gives the model's layers") {
   moert::Layer layer = moert::Layer::Open(cpu.device, manifest, 0);
   manifest = moert::Manifest();
   CHECK(layer.Info().hidden == info.hidden);
+}
+
+TEST_CASE("hpp: threads make everything of one runtime and one device at once") {
+  const moert::Runtime runtime = moert::Runtime::Create();
+  const moert::Device device = moert::Device::Create(runtime);
+  const LayerParts parts;
+  auto router = moert::Init<moert_router_desc>();
+  router.hidden = 2;
+  router.routing = &parts.routing;
+  router.weights = parts.weights.data();
+  router.num_weights = 1;
+  auto gate = moert::Init<moert_gate_desc>();
+  gate.kind = MOERT_GATE_KIND_MULTIPLY_ROWS;
+  gate.width = 2;
+  std::vector<moert_status> statuses(4, MOERT_STATUS_INTERNAL);
+  std::vector<std::thread> threads;
+  for (moert_status& status : statuses) {
+    threads.emplace_back([&] {
+      status = StatusOf([&] {
+        for (int i = 0; i < 10; ++i) {
+          runtime.DeviceInfo(0);
+          const moert::Device another = moert::Device::Create(runtime);
+          moert::Stream stream = moert::Stream::Create(device);
+          moert::Event::Create(device).Record(stream);
+          moert::Layer::Create(device, parts.desc);
+          moert::Router::Create(device, router);
+          moert::Gate::Create(device, gate);
+        }
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const moert_status status : statuses) CHECK(status == MOERT_STATUS_OK);
 }
 
 TEST_CASE("hpp: training calls pass through") {

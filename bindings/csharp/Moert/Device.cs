@@ -20,7 +20,6 @@ public sealed class DeviceOptions {
 /// <summary>An open device with all its kernels loaded.</summary>
 public sealed unsafe class Device : IDisposable {
     internal readonly DeviceHandle Handle;
-    internal readonly object Exclusive = new object();
 
     /// <summary>
     /// Opens "cpu", "cuda:N", "hip:N", or "best": a GPU that works, else the CPU.
@@ -40,11 +39,9 @@ public sealed unsafe class Device : IDisposable {
                 kernel_size = kernels == null ? 0 : (ulong)options.KernelData.LongLength,
                 cpu_threads = options.CpuThreads
             };
-            lock (runtime.Exclusive) {
-                var status =
-                    moert_device_create(runtime.Handle, namePointer, &desc, &created, &error);
-                Check(status, &error);
-            }
+            var status =
+                moert_device_create(runtime.Handle, namePointer, &desc, &created, &error);
+            Check(status, &error);
         }
         Handle = new DeviceHandle(created);
     }

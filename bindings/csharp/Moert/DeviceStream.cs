@@ -24,10 +24,8 @@ public sealed unsafe class DeviceStream : IDisposable {
             scratch_bytes = scratchBytes
         };
         void* created;
-        lock (device.Exclusive) {
-            MoertException.Check(
-                moert_stream_create(device.Handle, &desc, &created, &error), &error);
-        }
+        MoertException.Check(
+            moert_stream_create(device.Handle, &desc, &created, &error), &error);
         Handle = new StreamHandle(created);
         this.device = device.Handle.Share();
         this.scratchBytes = scratchBytes;
@@ -41,10 +39,8 @@ public sealed unsafe class DeviceStream : IDisposable {
     public DeviceStream(Device device, void* native) {
         var error = new NativeError();
         void* created;
-        lock (device.Exclusive) {
-            MoertException.Check(
-                moert_stream_import(device.Handle, native, &created, &error), &error);
-        }
+        MoertException.Check(
+            moert_stream_import(device.Handle, native, &created, &error), &error);
         Handle = new StreamHandle(created);
         this.device = device.Handle.Share();
         Staged = device.Info.Kind != DeviceKind.Cpu;
@@ -174,9 +170,7 @@ public sealed unsafe class Event : IDisposable {
     public Event(Device device) {
         var error = new NativeError();
         void* created;
-        lock (device.Exclusive) {
-            MoertException.Check(moert_event_create(device.Handle, &created, &error), &error);
-        }
+        MoertException.Check(moert_event_create(device.Handle, &created, &error), &error);
         Handle = new EventHandle(created);
     }
 

@@ -42,9 +42,7 @@ public sealed unsafe class Gate : IDisposable {
             linear_width = linearWidth
         };
         void* created;
-        lock (device.Exclusive) {
-            Check(moert_gate_create(device.Handle, &desc, &created, &error), &error);
-        }
+        Check(moert_gate_create(device.Handle, &desc, &created, &error), &error);
         handle = new GateHandle(created);
     }
 

@@ -123,9 +123,7 @@ public sealed unsafe class Layer : IDisposable {
                 num_local_experts = localExperts == null ? 0 : (uint)local.Length,
                 local_experts = localExperts
             };
-            lock (device.Exclusive) {
-                Check(moert_layer_create(device.Handle, &desc, &created, &error), &error);
-            }
+            Check(moert_layer_create(device.Handle, &desc, &created, &error), &error);
         }
         handle = new LayerHandle(created);
         Info = ReadInfo();
@@ -144,11 +142,9 @@ public sealed unsafe class Layer : IDisposable {
                 num_local_experts = localExperts == null ? 0 : (uint)options.LocalExperts.Length,
                 local_experts = localExperts
             };
-            lock (device.Exclusive) {
-                var status = moert_layer_open(
-                    device.Handle, manifest.Handle, index, &desc, &created, &error);
-                Check(status, &error);
-            }
+            var status = moert_layer_open(
+                device.Handle, manifest.Handle, index, &desc, &created, &error);
+            Check(status, &error);
         }
         handle = new LayerHandle(created);
         Info = ReadInfo();

@@ -55,10 +55,8 @@ public sealed unsafe class Manifest : IDisposable {
                 progress = progress.Function,
                 user_data = progress.Data
             };
-            lock (runtime.Exclusive) {
-                var status = moert_manifest_pack(runtime.Handle, &desc, &result, &error);
-                Check(status, &error, progress.State.Exception);
-            }
+            var status = moert_manifest_pack(runtime.Handle, &desc, &result, &error);
+            Check(status, &error, progress.State.Exception);
         }
         return new PackResult(&result);
     }
@@ -88,9 +86,7 @@ public sealed unsafe class Manifest : IDisposable {
             desc.flags = (options.ForbidSymlinks ? Flags.ManifestFlagForbidSymlinks : 0) |
                          (options.Read ? Flags.ManifestFlagRead : 0);
             desc.base_dir = baseDir;
-            lock (runtime.Exclusive) {
-                Check(moert_manifest_open(runtime.Handle, &desc, &created, &error), &error);
-            }
+            Check(moert_manifest_open(runtime.Handle, &desc, &created, &error), &error);
         }
         return new ManifestHandle(created);
     }

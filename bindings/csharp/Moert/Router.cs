@@ -64,9 +64,7 @@ public sealed unsafe class Router : IDisposable {
                 routing = &routing,
                 weights = weights
             };
-            lock (device.Exclusive) {
-                Check(moert_router_create(device.Handle, &desc, &created, &error), &error);
-            }
+            Check(moert_router_create(device.Handle, &desc, &created, &error), &error);
         }
         handle = new RouterHandle(created);
     }

@@ -38,8 +38,6 @@ public delegate void LogCallback(LogLevel level, string message);
 /// </summary>
 public sealed unsafe class Runtime : IDisposable {
     internal readonly RuntimeHandle Handle;
-    // For the calls that the ABI does not let run at the same time.
-    internal readonly object Exclusive = new object();
 
     /// <summary>Makes a runtime; log may be null.</summary>
     public Runtime(LogCallback log = null, LogLevel minLevel = LogLevel.Debug) {

@@ -417,7 +417,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_device_create(void * jarg1, void *
   arg3 = (moert_device_desc *)jarg3; 
   arg4 = (moert_device **)jarg4; 
   arg5 = (moert_error *)jarg5; 
-  result = (moert_status)moert_device_create(arg1,(char const *)arg2,(struct moert_device_desc const *)arg3,arg4,arg5);
+  result = (moert_status)moert_device_create((struct moert_runtime const *)arg1,(char const *)arg2,(struct moert_device_desc const *)arg3,arg4,arg5);
   jresult = result; 
   
   return jresult;
@@ -506,7 +506,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_stream_create(void * jarg1, void *
   arg2 = (moert_stream_desc *)jarg2; 
   arg3 = (moert_stream **)jarg3; 
   arg4 = (moert_error *)jarg4; 
-  result = (moert_status)moert_stream_create(arg1,(struct moert_stream_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_stream_create((struct moert_device const *)arg1,(struct moert_stream_desc const *)arg2,arg3,arg4);
   jresult = result; 
   return jresult;
 }
@@ -524,7 +524,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_stream_import(void * jarg1, void *
   arg2 = (void *)jarg2; 
   arg3 = (moert_stream **)jarg3; 
   arg4 = (moert_error *)jarg4; 
-  result = (moert_status)moert_stream_import(arg1,arg2,arg3,arg4);
+  result = (moert_status)moert_stream_import((struct moert_device const *)arg1,arg2,arg3,arg4);
   jresult = result; 
   return jresult;
 }
@@ -616,7 +616,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_event_create(void * jarg1, void * 
   arg1 = (moert_device *)jarg1; 
   arg2 = (moert_event **)jarg2; 
   arg3 = (moert_error *)jarg3; 
-  result = (moert_status)moert_event_create(arg1,arg2,arg3);
+  result = (moert_status)moert_event_create((struct moert_device const *)arg1,arg2,arg3);
   jresult = result; 
   return jresult;
 }
@@ -694,7 +694,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_manifest_pack(void * jarg1, void *
   arg2 = (moert_pack_desc *)jarg2; 
   arg3 = (moert_pack_result *)jarg3; 
   arg4 = (moert_error *)jarg4; 
-  result = (moert_status)moert_manifest_pack(arg1,(struct moert_pack_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_manifest_pack((struct moert_runtime const *)arg1,(struct moert_pack_desc const *)arg2,arg3,arg4);
   jresult = result; 
   return jresult;
 }
@@ -722,7 +722,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_manifest_open(void * jarg1, void *
   arg2 = (moert_manifest_desc *)jarg2; 
   arg3 = (moert_manifest **)jarg3; 
   arg4 = (moert_error *)jarg4; 
-  result = (moert_status)moert_manifest_open(arg1,(struct moert_manifest_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_manifest_open((struct moert_runtime const *)arg1,(struct moert_manifest_desc const *)arg2,arg3,arg4);
   jresult = result; 
   return jresult;
 }
@@ -941,7 +941,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_layer_create(void * jarg1, void * 
   arg2 = (moert_layer_desc *)jarg2; 
   arg3 = (moert_layer **)jarg3; 
   arg4 = (moert_error *)jarg4; 
-  result = (moert_status)moert_layer_create(arg1,(struct moert_layer_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_layer_create((struct moert_device const *)arg1,(struct moert_layer_desc const *)arg2,arg3,arg4);
   jresult = result; 
   return jresult;
 }
@@ -963,7 +963,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_layer_open(void * jarg1, void * ja
   arg4 = (moert_layer_open_desc *)jarg4; 
   arg5 = (moert_layer **)jarg5; 
   arg6 = (moert_error *)jarg6; 
-  result = (moert_status)moert_layer_open(arg1,(struct moert_manifest const *)arg2,arg3,(struct moert_layer_open_desc const *)arg4,arg5,arg6);
+  result = (moert_status)moert_layer_open((struct moert_device const *)arg1,(struct moert_manifest const *)arg2,arg3,(struct moert_layer_open_desc const *)arg4,arg5,arg6);
   jresult = result; 
   return jresult;
 }
@@ -1053,7 +1053,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_router_create(void * jarg1, void *
   arg2 = (moert_router_desc *)jarg2; 
   arg3 = (moert_router **)jarg3; 
   arg4 = (moert_error *)jarg4; 
-  result = (moert_status)moert_router_create(arg1,(struct moert_router_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_router_create((struct moert_device const *)arg1,(struct moert_router_desc const *)arg2,arg3,arg4);
   jresult = result; 
   return jresult;
 }
@@ -1107,7 +1107,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_gate_create(void * jarg1, void * j
   arg2 = (moert_gate_desc *)jarg2; 
   arg3 = (moert_gate **)jarg3; 
   arg4 = (moert_error *)jarg4; 
-  result = (moert_status)moert_gate_create(arg1,(struct moert_gate_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_gate_create((struct moert_device const *)arg1,(struct moert_gate_desc const *)arg2,arg3,arg4);
   jresult = result; 
   return jresult;
 }
@@ -1197,7 +1197,7 @@ SWIGEXPORT int SWIGSTDCALL CSharp_Moert_moert_optimizer_create(void * jarg1, voi
   arg2 = (moert_optimizer_desc *)jarg2; 
   arg3 = (moert_optimizer **)jarg3; 
   arg4 = (moert_error *)jarg4; 
-  result = (moert_status)moert_optimizer_create(arg1,(struct moert_optimizer_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_optimizer_create((struct moert_device const *)arg1,(struct moert_optimizer_desc const *)arg2,arg3,arg4);
   jresult = result; 
   return jresult;
 }

@@ -211,6 +211,29 @@ static class Tests {
         }
     }
 
+    public static unsafe void EachStatusBecomesAnExceptionWithItsText() {
+        var known = 0;
+        foreach (Status status in Enum.GetValues(typeof(Status))) {
+            if (status == Status.Ok) continue;
+            known++;
+            var text = "größe " + known + " is too large";
+            var e = Check.Throws<MoertException>(() => {
+                var error = new NativeError { code = known, native_code = 7 };
+                var bytes = System.Text.Encoding.UTF8.GetBytes(text);
+                for (var i = 0; i < bytes.Length; i++) error.message[i] = bytes[i];
+                MoertException.Check(known, &error);
+            });
+            Check.That(e.Status == status && e.Message == text && e.NativeCode == 7, e.ToString());
+            Check.That((e.Corruption == (Corruption)7) == (status == Status.CorruptData),
+                "corruption of " + status);
+            Check.That(Library.Name(status).Replace("_", "") == status.ToString().ToUpperInvariant(),
+                Library.Name(status));
+        }
+        Check.That(known == 15, known + " statuses");
+        Check.That(Library.Name((Status)16) == Library.Name((Status)(-1)),
+            "the library has a status that this test lacks");
+    }
+
     public static void ShapesAreJudgedBeforeCSeesThem() {
         using (var device = OpenCpu())
         using (var stream = new DeviceStream(device))

@@ -405,7 +405,7 @@ char *_wrap_MoertDeviceCreate_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0, c
   arg3 = (moert_device_desc *)_swig_go_2; 
   arg4 = (moert_device **)_swig_go_3; 
   
-  result = (moert_status)moert_device_create(arg1,(char const *)arg2,(struct moert_device_desc const *)arg3,arg4,arg5);
+  result = (moert_status)moert_device_create((struct moert_runtime const *)arg1,(char const *)arg2,(struct moert_device_desc const *)arg3,arg4,arg5);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg5);
@@ -552,7 +552,7 @@ char *_wrap_MoertStreamCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, mo
   arg2 = (moert_stream_desc *)_swig_go_1; 
   arg3 = (moert_stream **)_swig_go_2; 
   
-  result = (moert_status)moert_stream_create(arg1,(struct moert_stream_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_stream_create((struct moert_device const *)arg1,(struct moert_stream_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
@@ -578,7 +578,7 @@ char *_wrap_MoertStreamImport_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, vo
   arg2 = (void *)_swig_go_1; 
   arg3 = (moert_stream **)_swig_go_2; 
   
-  result = (moert_status)moert_stream_import(arg1,arg2,arg3,arg4);
+  result = (moert_status)moert_stream_import((struct moert_device const *)arg1,arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
@@ -731,7 +731,7 @@ char *_wrap_MoertEventCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moe
   arg1 = (moert_device *)_swig_go_0; 
   arg2 = (moert_event **)_swig_go_1; 
   
-  result = (moert_status)moert_event_create(arg1,arg2,arg3);
+  result = (moert_status)moert_event_create((struct moert_device const *)arg1,arg2,arg3);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg3);
@@ -869,7 +869,7 @@ char *_wrap_MoertManifestPack_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0, m
   arg2 = (moert_pack_desc *)_swig_go_1; 
   arg3 = (moert_pack_result *)_swig_go_2; 
   
-  result = (moert_status)moert_manifest_pack(arg1,(struct moert_pack_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_manifest_pack((struct moert_runtime const *)arg1,(struct moert_pack_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
@@ -906,7 +906,7 @@ char *_wrap_MoertManifestOpen_capi_c3be3e800bf8ed55(moert_runtime *_swig_go_0, m
   arg2 = (moert_manifest_desc *)_swig_go_1; 
   arg3 = (moert_manifest **)_swig_go_2; 
   
-  result = (moert_status)moert_manifest_open(arg1,(struct moert_manifest_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_manifest_open((struct moert_runtime const *)arg1,(struct moert_manifest_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
@@ -1241,7 +1241,7 @@ char *_wrap_MoertLayerCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moe
   arg2 = (moert_layer_desc *)_swig_go_1; 
   arg3 = (moert_layer **)_swig_go_2; 
   
-  result = (moert_status)moert_layer_create(arg1,(struct moert_layer_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_layer_create((struct moert_device const *)arg1,(struct moert_layer_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
@@ -1271,7 +1271,7 @@ char *_wrap_MoertLayerOpen_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moert
   arg4 = (moert_layer_open_desc *)_swig_go_3; 
   arg5 = (moert_layer **)_swig_go_4; 
   
-  result = (moert_status)moert_layer_open(arg1,(struct moert_manifest const *)arg2,arg3,(struct moert_layer_open_desc const *)arg4,arg5,arg6);
+  result = (moert_status)moert_layer_open((struct moert_device const *)arg1,(struct moert_manifest const *)arg2,arg3,(struct moert_layer_open_desc const *)arg4,arg5,arg6);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg6);
@@ -1421,7 +1421,7 @@ char *_wrap_MoertRouterCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, mo
   arg2 = (moert_router_desc *)_swig_go_1; 
   arg3 = (moert_router **)_swig_go_2; 
   
-  result = (moert_status)moert_router_create(arg1,(struct moert_router_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_router_create((struct moert_device const *)arg1,(struct moert_router_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
@@ -1519,7 +1519,7 @@ char *_wrap_MoertGateCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0, moer
   arg2 = (moert_gate_desc *)_swig_go_1; 
   arg3 = (moert_gate **)_swig_go_2; 
   
-  result = (moert_status)moert_gate_create(arg1,(struct moert_gate_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_gate_create((struct moert_device const *)arg1,(struct moert_gate_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);
@@ -1669,7 +1669,7 @@ char *_wrap_MoertOptimizerCreate_capi_c3be3e800bf8ed55(moert_device *_swig_go_0,
   arg2 = (moert_optimizer_desc *)_swig_go_1; 
   arg3 = (moert_optimizer **)_swig_go_2; 
   
-  result = (moert_status)moert_optimizer_create(arg1,(struct moert_optimizer_desc const *)arg2,arg3,arg4);
+  result = (moert_status)moert_optimizer_create((struct moert_device const *)arg1,(struct moert_optimizer_desc const *)arg2,arg3,arg4);
   _swig_go_result = NULL; 
   
   if (result != MOERT_STATUS_OK) _swig_go_result = (void *)moert_go_failure(result, arg4);

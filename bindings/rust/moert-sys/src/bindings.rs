@@ -1356,7 +1356,7 @@ extern "C" {
     /// message lists what was tried), INVALID_ARGUMENT, OUT_OF_MEMORY, DEVICE_ERROR.
     /// Since 0.1.
     pub fn moert_device_create(
-        runtime: *mut moert_runtime,
+        runtime: *const moert_runtime,
         name: *const c_char,
         desc: *const moert_device_desc,
         out: *mut *mut moert_device,
@@ -1390,7 +1390,7 @@ extern "C" {
     pub fn moert_host_free(device: *const moert_device, memory: *mut c_void);
     /// Makes an order of work. `desc`: May be NULL. Since 0.1.
     pub fn moert_stream_create(
-        device: *mut moert_device,
+        device: *const moert_device,
         desc: *const moert_stream_desc,
         out: *mut *mut moert_stream,
         error: *mut moert_error,
@@ -1399,7 +1399,7 @@ extern "C" {
     /// must outlive the handle. A stream of another context, or a CPU device, is refused.
     /// Since 0.1.
     pub fn moert_stream_import(
-        device: *mut moert_device,
+        device: *const moert_device,
         native: *mut c_void,
         out: *mut *mut moert_stream,
         error: *mut moert_error,
@@ -1436,7 +1436,7 @@ extern "C" {
     pub fn moert_stream_check(stream: *mut moert_stream, error: *mut moert_error) -> moert_status;
     /// Makes an event. One that was never recorded counts as reached. Since 0.1.
     pub fn moert_event_create(
-        device: *mut moert_device,
+        device: *const moert_device,
         out: *mut *mut moert_event,
         error: *mut moert_error,
     ) -> moert_status;
@@ -1467,7 +1467,7 @@ extern "C" {
     /// known ones), CORRUPT_DATA, IO_ERROR, UNSUPPORTED, CALLBACK_FAILED.
     /// Since 0.1.
     pub fn moert_manifest_pack(
-        runtime: *mut moert_runtime,
+        runtime: *const moert_runtime,
         desc: *const moert_pack_desc,
         result: *mut moert_pack_result,
         error: *mut moert_error,
@@ -1481,7 +1481,7 @@ extern "C" {
     /// Errors: NOT_FOUND, IO_ERROR, CORRUPT_DATA, FILE_CHANGED (size differs), INVALID_ARGUMENT.
     /// Since 0.1.
     pub fn moert_manifest_open(
-        runtime: *mut moert_runtime,
+        runtime: *const moert_runtime,
         desc: *const moert_manifest_desc,
         out: *mut *mut moert_manifest,
         error: *mut moert_error,
@@ -1576,7 +1576,7 @@ extern "C" {
     /// UNSUPPORTED (this device cannot run it), OUT_OF_MEMORY.
     /// Since 0.1.
     pub fn moert_layer_create(
-        device: *mut moert_device,
+        device: *const moert_device,
         desc: *const moert_layer_desc,
         out: *mut *mut moert_layer,
         error: *mut moert_error,
@@ -1585,7 +1585,7 @@ extern "C" {
     /// `desc`: May be NULL.
     /// Since 0.1.
     pub fn moert_layer_open(
-        device: *mut moert_device,
+        device: *const moert_device,
         manifest: *const moert_manifest,
         index: u32,
         desc: *const moert_layer_open_desc,
@@ -1631,7 +1631,7 @@ extern "C" {
     ) -> moert_status;
     /// Since 0.1.
     pub fn moert_router_create(
-        device: *mut moert_device,
+        device: *const moert_device,
         desc: *const moert_router_desc,
         out: *mut *mut moert_router,
         error: *mut moert_error,
@@ -1654,7 +1654,7 @@ extern "C" {
     ) -> moert_status;
     /// Since 0.1.
     pub fn moert_gate_create(
-        device: *mut moert_device,
+        device: *const moert_device,
         desc: *const moert_gate_desc,
         out: *mut *mut moert_gate,
         error: *mut moert_error,
@@ -1691,7 +1691,7 @@ extern "C" {
     ) -> moert_status;
     /// Since 0.1.
     pub fn moert_optimizer_create(
-        device: *mut moert_device,
+        device: *const moert_device,
         desc: *const moert_optimizer_desc,
         out: *mut *mut moert_optimizer,
         error: *mut moert_error,

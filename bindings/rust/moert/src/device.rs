@@ -5,13 +5,11 @@ use crate::handle::Handle;
 use crate::stream::StreamConfig;
 use crate::{sys, text, Buffer, DeviceInfo, Event, Result, Runtime, Stream};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An open device with all its kernels loaded.
 #[derive(Debug)]
 pub struct Device {
     handle: Handle<sys::moert_device>,
-    exclusive: Mutex<()>,
 }
 
 /// Options of a device.
@@ -73,7 +71,6 @@ impl Device {
             desc.kernel_size = config.kernel_data.len() as u64;
         }
         let mut out = std::ptr::null_mut();
-        let _lock = runtime.lock();
         call(|error| unsafe {
             sys::moert_device_create(runtime.as_ptr(), name.as_ptr(), &desc, &mut out, error)
         })?;
@@ -81,7 +78,7 @@ impl Device {
     }
 
     pub(crate) fn from_handle(handle: Handle<sys::moert_device>) -> Self {
-        Self { handle, exclusive: Mutex::new(()) }
+        Self { handle }
     }
 
     /// Facts about the device.
@@ -119,10 +116,5 @@ impl Device {
     pub(crate) fn retain(&self) -> Handle<sys::moert_device> {
         unsafe { sys::moert_device_retain(self.as_ptr()) };
         Handle::new(self.as_ptr())
-    }
-
-    /// For the calls that the ABI does not let run at the same time.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.exclusive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -74,3 +74,44 @@ pub(crate) fn known<T>(field: &str, raw: i32, convert: impl Fn(i32) -> Option<T>
         message: format!("{} is {}, which this version of the crate does not know", field, raw),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::raw::c_char;
+
+    fn fail(status: sys::moert_status, text: &str) -> Error {
+        call(|error| {
+            // SAFETY: `call` passes an error to write to.
+            let error = unsafe { &mut *error };
+            error.code = status;
+            error.native_code = 7;
+            for (to, from) in error.message.iter_mut().zip(text.bytes()) {
+                *to = from as c_char;
+            }
+            status
+        })
+        .unwrap_err()
+    }
+
+    #[test]
+    fn each_status_becomes_an_error_with_its_text() {
+        for code in sys::MOERT_STATUS_OK + 1..=sys::MOERT_STATUS_INTERNAL {
+            let text = format!("größe {} is too large", code);
+            let error = fail(code, &text);
+            // SAFETY: the name is static.
+            let name = unsafe { text::owned(sys::moert_status_name(code)) };
+            assert_eq!(error.status().to_raw(), code);
+            assert_eq!(error.message(), text);
+            assert_eq!(error.native_code(), 7);
+            assert_eq!(error.to_string(), format!("{}: {}", name, text));
+            let variant = format!("{:?}", error.status()).to_uppercase();
+            assert_eq!(variant, name.replace('_', ""));
+            let corruption =
+                (code == sys::MOERT_STATUS_CORRUPT_DATA).then(|| Corruption::from_raw(7).unwrap());
+            assert_eq!(error.corruption(), corruption);
+        }
+        assert_eq!(Status::from_raw(sys::MOERT_STATUS_INTERNAL + 1), None);
+        assert_eq!(fail(sys::MOERT_STATUS_INTERNAL + 1, "new").status(), Status::Internal);
+    }
+}

@@ -45,7 +45,6 @@ impl GateConfig {
             ..Default::default()
         };
         let mut out = ptr::null_mut();
-        let _lock = device.lock();
         call(|error| unsafe { sys::moert_gate_create(device.as_ptr(), &desc, &mut out, error) })?;
         Ok(Gate { handle: Handle::new(out), config: self })
     }

@@ -36,7 +36,7 @@ release! {
 pub(crate) struct Handle<T: Release>(NonNull<T>);
 
 // SAFETY: the ABI lets a handle be used and released on any thread, and calls that take it as const
-// run at the same time. Types that own a Handle take `&mut self` (or a lock) for the other calls.
+// run at the same time. Types that own a Handle take `&mut self` for the other calls.
 unsafe impl<T: Release> Send for Handle<T> {}
 unsafe impl<T: Release> Sync for Handle<T> {}
 

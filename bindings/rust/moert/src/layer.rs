@@ -232,7 +232,6 @@ impl<'a> LayerConfig<'a> {
             ..self.raw
         };
         let mut out = ptr::null_mut();
-        let _lock = device.lock();
         call(|error| unsafe { sys::moert_layer_create(device.as_ptr(), &desc, &mut out, error) })?;
         Layer::new(Handle::new(out))
     }
@@ -306,7 +305,6 @@ impl Layer {
         };
         let (device_ptr, manifest) = (device.as_ptr(), manifest.as_ptr());
         let mut out = ptr::null_mut();
-        let _lock = device.lock();
         call(|error| unsafe {
             sys::moert_layer_open(device_ptr, manifest, index, &desc, &mut out, error)
         })?;

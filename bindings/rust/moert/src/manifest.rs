@@ -96,7 +96,6 @@ impl<'a> Pack<'a> {
             desc.user_data = (progress as *mut &mut Progress<'_>).cast();
         }
         let mut raw = sys::moert_pack_result::default();
-        let _lock = runtime.lock();
         call(|error| unsafe {
             sys::moert_manifest_pack(runtime.as_ptr(), &desc, &mut raw, error)
         })?;
@@ -158,7 +157,6 @@ impl ManifestConfig {
             ..desc
         };
         let mut out = ptr::null_mut();
-        let _lock = runtime.lock();
         call(|error| unsafe {
             sys::moert_manifest_open(runtime.as_ptr(), &desc, &mut out, error)
         })?;

@@ -51,7 +51,6 @@ impl<'a> RouterConfig<'a> {
             ..Default::default()
         };
         let mut out = ptr::null_mut();
-        let _lock = device.lock();
         call(|error| unsafe { sys::moert_router_create(device.as_ptr(), &desc, &mut out, error) })?;
         Ok(Router { handle: Handle::new(out), hidden: self.hidden, routing: self.routing })
     }

@@ -5,7 +5,6 @@ use crate::handle::Handle;
 use crate::{sys, text, Device, DeviceConfig, DeviceInfo, Dtype, LogLevel, Result};
 use std::os::raw::{c_char, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The ABI number of the loaded library; compare it with [`sys::MOERT_ABI_VERSION`].
 pub fn abi_version() -> u32 {
@@ -36,8 +35,6 @@ pub fn dtype_bits(dtype: Dtype) -> u32 {
 #[derive(Debug)]
 pub struct Runtime {
     handle: Handle<sys::moert_runtime>,
-    // For the calls that the ABI does not let run at the same time.
-    exclusive: Mutex<()>,
 }
 
 impl Runtime {
@@ -54,7 +51,7 @@ impl Runtime {
     fn create(desc: &sys::moert_runtime_desc) -> Result<Self> {
         let mut out = std::ptr::null_mut();
         call(|error| unsafe { sys::moert_runtime_create(desc, &mut out, error) })?;
-        Ok(Self { handle: Handle::new(out), exclusive: Mutex::new(()) })
+        Ok(Self { handle: Handle::new(out) })
     }
 
     /// Facts about all devices that were found, the CPU first.
@@ -79,10 +76,6 @@ impl Runtime {
 
     pub(crate) fn as_ptr(&self) -> *mut sys::moert_runtime {
         self.handle.as_ptr()
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.exclusive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

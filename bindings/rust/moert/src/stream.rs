@@ -34,7 +34,6 @@ impl Stream {
             ..Default::default()
         };
         let mut out = ptr::null_mut();
-        let _lock = device.lock();
         call(|error| unsafe { sys::moert_stream_create(device.as_ptr(), &desc, &mut out, error) })?;
         Self::new(Handle::new(out), device)
     }
@@ -45,7 +44,6 @@ impl Stream {
     /// `native` must be such a stream and outlive the result.
     pub unsafe fn import(device: &Device, native: *mut c_void) -> Result<Self> {
         let mut out = ptr::null_mut();
-        let _lock = device.lock();
         call(|error| sys::moert_stream_import(device.as_ptr(), native, &mut out, error))?;
         Self::new(Handle::new(out), device)
     }
@@ -165,7 +163,6 @@ pub struct Event {
 impl Event {
     pub(crate) fn create(device: &Device) -> Result<Self> {
         let mut out = ptr::null_mut();
-        let _lock = device.lock();
         call(|error| unsafe { sys::moert_event_create(device.as_ptr(), &mut out, error) })?;
         Ok(Self { handle: Handle::new(out) })
     }
