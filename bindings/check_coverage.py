@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fails unless every exported function is used by the own API of each language or is in
-left_out.txt for it, and unless that list is exact; or if a name that SWIG made up is public.
+left_out.txt for it, and unless that list is exact; or if a name that SWIG made up is public, or the
+C# project leaves out a source or puts native libraries elsewhere than NuGet looks.
 
     check_coverage.py tests/abi/symbols.txt
 """
+import json
 import pathlib
 import re
 import sys
+import xml.etree.ElementTree
 
 BINDINGS = pathlib.Path(__file__).resolve().parent
 LANGUAGES = ("rust", "go", "csharp")
@@ -62,6 +65,23 @@ def made_up_names():
             yield path.relative_to(BINDINGS)
 
 
+def project_problems():
+    folder = BINDINGS / "csharp/Moert"
+    project = xml.etree.ElementTree.parse(folder / "Moert.csproj")
+    patterns = [p for c in project.iter("Compile") for p in c.get("Include").split(";")]
+    left = set(folder.rglob("*.cs")) - {path for p in patterns for path in folder.glob(p)}
+    yield from (f"Moert.csproj: lacks {path.name}" for path in sorted(left))
+    native = [n.attrib for n in project.iter("None")]
+    if native != [{"Include": "runtimes/**", "Pack": "true", "PackagePath": "runtimes"}]:
+        yield f"Moert.csproj: {native} does not pack runtimes/RID/native"
+    version = project.findtext(".//Version")
+    package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+    if package["version"] != version:
+        yield f"package.json: version {package['version']}, but {version} in Moert.csproj"
+    if not json.loads((folder / "Moert.asmdef").read_text(encoding="utf-8"))["allowUnsafeCode"]:
+        yield "Moert.asmdef: does not allow unsafe code"
+
+
 def main():
     lines = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
     symbols = {line.split()[0] for line in lines if line.startswith("moert_")}
@@ -73,6 +93,7 @@ def main():
                             (excuse - symbols, "is in left_out.txt but not exported")):
             problems += [f"{language}: {symbol} {what}" for symbol in sorted(wrong)]
     problems += [f"{path}: a name that SWIG made up" for path in made_up_names()]
+    problems += project_problems()
     print("\n".join(problems) or f"{len(symbols)} functions: used, or left out with a reason")
     sys.exit(1 if problems else 0)
 
