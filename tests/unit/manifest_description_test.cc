@@ -192,7 +192,9 @@ TEST_CASE("families without a checkpoint here pack as their definitions say") {
     kimi.push_back({sparse + "shared_experts." + part + "_proj.weight", shape});
   }
   const MadeUp cases[] = {
-      {"dots1", R"("n_routed_experts": 4, "n_shared_experts": 2, "first_k_dense_replace": 1)",
+      {"dots1",
+       R"("n_routed_experts": 4, "n_shared_experts": 2, "first_k_dense_replace": 1,
+          "norm_topk_prob": true)",
        Experts(mlp, {gate, bias}, "shared_experts", 10), MOERT_SCORE_SIGMOID,
        MOERT_RENORMALIZE_SUM_EPSILON, 10, 8},
       {"kimi_k2", R"("n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1)",
