@@ -14,7 +14,8 @@
  * - Threads. Calls on a handle passed as pointer to const may run concurrently: threads may make
  *   objects of one runtime or device, and run one layer, at once. Calls on a non-const handle, such
  *   as a stream, must be kept apart by the caller. There is no thread-local state: a call may come
- *   from a different thread each time.
+ *   from a different thread each time. A process made by fork makes handles of its own; those of
+ *   its parent are not for it, not even to release.
  * - Structs that callers fill begin with `struct_size`, set by their MOERT_*_INIT macro or
  *   moert_*_init function. A zero field means its default. A shorter struct than the library knows
  *   is extended with zeros, a longer one is accepted if what the library does not know is zero.
@@ -318,7 +319,8 @@ typedef struct moert_device_desc {
   const char* kernel_path; /**< GPU: a kernel file, or the folder that holds it; NULL: search. */
   const void* kernel_data; /**< GPU: a kernel file in memory, read during the call only. */
   uint64_t kernel_size;
-  uint32_t cpu_threads; /**< CPU, no host scheduler: threads, the caller's included; 0: all. */
+  /** CPU, no host scheduler: threads, the caller's included, 1024 at most; 0: all. */
+  uint32_t cpu_threads;
   uint32_t reserved;
 } moert_device_desc;
 #define MOERT_DEVICE_DESC_INIT \

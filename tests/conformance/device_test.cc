@@ -133,6 +133,33 @@ TEST_CASE("every instruction level that this CPU has gives the same ids, and y w
   }
 }
 
+TEST_CASE("the CPU is listed as it would open, also where the environment is wrong") {
+  const Runtime runtime = MakeRuntime();
+  const auto listed = [&] {
+    moert_device_info info = MOERT_DEVICE_INFO_INIT;
+    REQUIRE_OK(moert_runtime_device_info(runtime, 0, &info, &error));
+    return std::string(info.arch);
+  };
+  const std::string best = listed();
+  {
+    const Environment lowest("MOERT_CPU_ISA", CpuLevels(runtime).front().c_str());
+    CHECK(listed() == Device("cpu").info.arch);
+  }
+  const Environment unknown("MOERT_CPU_ISA", "abacus");
+  CHECK(listed() == best);
+}
+
+TEST_CASE("more CPU threads than any machine has are refused") {
+  const Runtime runtime = MakeRuntime();
+  moert_device_desc desc = MOERT_DEVICE_DESC_INIT;
+  for (uint32_t threads : {1025u, ~0u}) {
+    desc.cpu_threads = threads;
+    DeviceHandle none;
+    CHECK_REFUSED(moert_device_create(runtime, "cpu", &desc, none.out(), &error),
+                  MOERT_STATUS_INVALID_ARGUMENT, std::to_string(threads));
+  }
+}
+
 TEST_CASE("a device can be told to ignore the environment") {
   const Environment unknown("MOERT_CPU_ISA", "abacus");
   moert_device_desc desc = MOERT_DEVICE_DESC_INIT;

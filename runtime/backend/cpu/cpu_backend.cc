@@ -21,6 +21,7 @@ namespace {
 
 // Above any model; bounds the scratch of a row's choice.
 constexpr int32_t kMaxExperts = 65536;
+constexpr uint32_t kMaxThreads = 1024;
 // Blocks of this many bytes get large pages.
 constexpr size_t kLargePagesFrom = 8 << 20;
 
@@ -153,8 +154,11 @@ class CpuBackend final : public Backend {
   uint32_t NumDevices(Status*) override { return 1; }
 
   Status DeviceInfo(uint32_t, moert_device_info* out) override {
+    // What opening it would give; a wrong MOERT_CPU_ISA is for OpenDevice to tell.
     const Kernels* kernels;
-    MOERT_RETURN_IF_ERROR(ChooseKernels(nullptr, &kernels));
+    if (!ChooseKernels(std::getenv("MOERT_CPU_ISA"), &kernels).ok()) {
+      MOERT_RETURN_IF_ERROR(ChooseKernels(nullptr, &kernels));
+    }
     Owned<Scheduler> scheduler;
     MOERT_RETURN_IF_ERROR(MakeScheduler(0, &scheduler));
     *out = MakeInfo(*kernels, scheduler->concurrency());
@@ -165,6 +169,9 @@ class CpuBackend final : public Backend {
     const Kernels* kernels;
     MOERT_RETURN_IF_ERROR(ChooseKernels(
         options.ignore_environment ? nullptr : std::getenv("MOERT_CPU_ISA"), &kernels));
+    if (options.cpu_threads > kMaxThreads) {
+      return InvalidArgument("cpu_threads %u is above %u", options.cpu_threads, kMaxThreads);
+    }
     Owned<Scheduler> scheduler;
     MOERT_RETURN_IF_ERROR(MakeScheduler(options.cpu_threads, &scheduler));
     *out = MakeOwned<CpuDevice>(*context_.allocator, *context_.allocator, std::move(scheduler),

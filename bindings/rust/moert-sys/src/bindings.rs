@@ -549,7 +549,7 @@ pub struct moert_device_desc {
     /// GPU: a kernel file in memory, read during the call only.
     pub kernel_data: *const c_void,
     pub kernel_size: u64,
-    /// CPU, no host scheduler: threads, the caller's included; 0: all.
+    /// CPU, no host scheduler: threads, the caller's included, 1024 at most; 0: all.
     pub cpu_threads: u32,
     pub reserved: u32,
 }
