@@ -276,7 +276,7 @@ type LayerInfo struct {
 	NumLocalExperts uint32
 	// Num weights.
 	NumWeights uint32
-	// Weight bytes.
+	// In a manifest: of all weights in its files; created: of experts, latent and shared expert.
 	WeightBytes uint64
 }
 

@@ -359,7 +359,10 @@ MOERT_API void moert_host_free(const moert_device* device, void* memory);
 
 /** Flags of moert_stream_desc. */
 enum moert_stream_flag_e {
-  MOERT_STREAM_FLAG_ASYNC = 1 /**< CPU: queue work on the workers instead of running it inline. */
+  /** CPU: queue work on the workers instead of running it inline. The queue holds 128 pieces; a
+   * call then waits for the oldest, so a host's scheduler must not need the calling thread for
+   * those. */
+  MOERT_STREAM_FLAG_ASYNC = 1
 };
 
 /** Options of a stream. */
@@ -674,7 +677,7 @@ typedef struct moert_manifest_desc {
   const char* path;
   const void* data; /**< Copied during the call. */
   uint64_t size;
-  const char* base_dir;           /**< Folder of the files; NULL: the manifest's own. */
+  const char* base_dir; /**< Folder of the files; NULL: the manifest's own; with `files`: none. */
   const moert_file_source* files; /**< Opens these files and `path`; NULL: the file system. */
 } moert_manifest_desc;
 #define MOERT_MANIFEST_DESC_INIT \
@@ -785,6 +788,7 @@ typedef struct moert_layer_info {
   int32_t top_k;
   uint32_t num_local_experts; /**< Experts held. */
   uint32_t num_weights;
+  /** In a manifest: of all weights in its files; created: of experts, latent and shared expert. */
   uint64_t weight_bytes;
 } moert_layer_info;
 #define MOERT_LAYER_INFO_INIT \

@@ -56,6 +56,10 @@ extern "C" moert_status moert_manifest_open(const moert_runtime* runtime,
       if (files.open == nullptr || files.read == nullptr || files.close == nullptr) {
         return moert::InvalidArgument("moert_file_source needs open, read and close; one is NULL");
       }
+      if (files.reserved != 0) {
+        return moert::InvalidArgument("moert_file_source.reserved is %u; it must be 0",
+                                      files.reserved);
+      }
       full.files = &files;
     }
     if ((full.path == nullptr) == (full.data == nullptr)) {

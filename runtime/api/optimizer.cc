@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizers: the calls exist so that the ABI is whole; this version answers UNSUPPORTED.
+#include "api/shell.h"
 #include "core/free_callback.h"
 #include "core/status.h"
 
@@ -14,13 +15,18 @@ Status NoOptimizers() { return Unsupported("this version has no optimizers"); }
 extern "C" moert_status moert_optimizer_create(const moert_device*,
                                                const moert_optimizer_desc* desc, moert_optimizer**,
                                                moert_error* error) {
-  // The host's callbacks are given back, as on every failure.
-  moert::FreeCallback free;
-  if (desc != nullptr && desc->struct_size >= sizeof(*desc) && desc->callbacks != nullptr &&
-      desc->callbacks->struct_size >= sizeof(*desc->callbacks)) {
-    free = moert::FreeCallback(desc->callbacks->free_fn, desc->callbacks->user_data);
-  }
-  return moert::NoOptimizers().Report(error);
+  return moert::Call(error, [&]() -> moert::Status {
+    moert_optimizer_desc full;
+    moert::Status read = moert::ReadOptionalStruct("moert_optimizer_desc", desc, &full);
+    moert_optimizer_callbacks callbacks;
+    moert::Status read_callbacks =
+        moert::ReadOptionalStruct("moert_optimizer_callbacks", full.callbacks, &callbacks);
+    // The host's callbacks are given back, as on every failure.
+    const moert::FreeCallback free(callbacks.free_fn, callbacks.user_data);
+    MOERT_RETURN_IF_ERROR(std::move(read));
+    MOERT_RETURN_IF_ERROR(std::move(read_callbacks));
+    return moert::NoOptimizers();
+  });
 }
 
 // No handle can exist.

@@ -35,6 +35,10 @@ Status TakeParts(const moert_runtime_desc& desc, Parts* parts) {
     return InvalidArgument("moert_allocator.%s is NULL; both alloc and free are needed",
                            parts->allocator.alloc == nullptr ? "alloc" : "free");
   }
+  if (parts->allocator.reserved != 0) {
+    return InvalidArgument("moert_allocator.reserved is %u; it must be 0",
+                           parts->allocator.reserved);
+  }
   if (desc.log != nullptr && parts->log.write == nullptr) {
     return InvalidArgument("moert_log_sink.write is NULL");
   }

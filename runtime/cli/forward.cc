@@ -194,11 +194,17 @@ Status RunIndex(const ForwardOptions& options, const ForwardContext& context, ui
   return Status();
 }
 
-// An output must not replace what the call reads: the manifest, its files beside it, the input.
-Status CheckOutputs(const ForwardOptions& options, const moert_manifest* manifest) {
-  std::string input, tensor;
-  MOERT_CLI_TRY(SplitInput(options.input, &input, &tensor));
-  std::vector<std::filesystem::path> read = {options.manifest, input};
+// An output must not replace what the call reads: the manifest, its files beside it, the inputs.
+Status CheckOutputs(const ForwardOptions& options, const moert_manifest* manifest,
+                    const std::vector<uint32_t>& indices) {
+  std::vector<std::filesystem::path> read = {options.manifest};
+  for (const uint32_t index : indices) {
+    moert_layer_info layer = MOERT_LAYER_INFO_INIT;
+    MOERT_CLI_TRY(Call(moert_manifest_layer, manifest, index, &layer));
+    std::string input, tensor;
+    MOERT_CLI_TRY(SplitInput(InputOf(options.input, layer.model_layer), &input, &tensor));
+    read.emplace_back(input);
+  }
   moert_manifest_info info = MOERT_MANIFEST_INFO_INIT;
   MOERT_CLI_TRY(Call(moert_manifest_get_info, manifest, &info));
   for (uint32_t i = 0; i < info.num_files; ++i) {
@@ -235,7 +241,7 @@ Status RunForward(const ForwardOptions& options) {
     return Status::Format("--input \"%s\" has no {} for the number of each of the %zu layers",
                           options.input.c_str(), indices.size());
   }
-  MOERT_CLI_TRY(CheckOutputs(options, manifest.get()));
+  MOERT_CLI_TRY(CheckOutputs(options, manifest.get(), indices));
   Device device;
   Stream stream;
   MOERT_CLI_TRY(Make(device, moert_device_create, runtime.get(), options.device.c_str(), nullptr));

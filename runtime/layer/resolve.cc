@@ -95,6 +95,9 @@ Status CheckWeight(const moert_weight& weight, const Widths& widths, moert_dtype
     return InvalidArgument("weight role %d is unknown; 1 to %d are accepted", weight.role,
                            kNumRoles - 1);
   }
+  if (weight.reserved != 0) {
+    return InvalidArgument("weight %s: reserved is %u; it must be 0", role->name, weight.reserved);
+  }
   if (!IsComputeDtype(weight.dtype)) {
     return Unsupported("weight %s has dtype %s (%d); F32, BF16 and F16 are supported", role->name,
                        moert_dtype_name(weight.dtype), weight.dtype);
@@ -363,6 +366,9 @@ bool IsGated(const moert_activation& activation) {
 Status ResolveRouting(const moert_routing& in, const RoutingLimits& limits, moert_routing* out) {
   if ((in.flags & ~uint32_t{MOERT_ROUTING_FLAG_RMS_NORM_INPUT}) != 0) {
     return InvalidArgument("moert_routing.flags 0x%x has unknown bits; known are 0x1", in.flags);
+  }
+  if (in.reserved != 0) {
+    return InvalidArgument("moert_routing.reserved is %u; it must be 0", in.reserved);
   }
   if (in.num_experts < 1) {
     return InvalidArgument("num_experts is %d; it must be at least 1", in.num_experts);

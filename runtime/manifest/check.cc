@@ -213,7 +213,8 @@ class Checker {
                  {"shared_intermediate", layer.shared_intermediate(), 0}};
     for (const auto& size : sizes) {
       if (size.value < size.least || size.value > kMax) {
-        return BadField(size.field, static_cast<double>(size.value), "1 to 2^30 (0: none)");
+        return BadField(size.field, static_cast<double>(size.value),
+                        size.least == 0 ? "0 (none) to 2^30" : "1 to 2^30");
       }
     }
     return Status();

@@ -321,6 +321,10 @@ Status OpenManifest::Layer(uint32_t index, std::span<const int32_t> local_expert
                              layer.model_layer(), num_experts - 1);
     }
   }
+  if (local_experts.size() > static_cast<size_t>(num_experts)) {
+    return InvalidArgument("num_local_experts is %zu; layer %d has %d experts",
+                           local_experts.size(), layer.model_layer(), num_experts);
+  }
   const size_t num_local =
       local_experts.empty() ? static_cast<size_t>(num_experts) : local_experts.size();
   size_t num_lists = 0;
@@ -495,7 +499,8 @@ Status Manifest::Open(Allocator& allocator, const Logger& log, const moert_manif
   const bool read = desc.files != nullptr || (desc.flags & MOERT_MANIFEST_FLAG_READ) != 0;
   Status status = manifest->OpenFiles(read);
   const flatbuffers::String* packed = manifest->root().packed_directory();
-  if (status.code() == MOERT_STATUS_NOT_FOUND && packed != nullptr && desc.base_dir == nullptr) {
+  if (status.code() == MOERT_STATUS_NOT_FOUND && packed != nullptr && desc.base_dir == nullptr &&
+      (desc.flags & MOERT_MANIFEST_FLAG_PACKED_DIRECTORY) == 0) {
     return NotFound(
         "%s; the checkpoint was packed in '%.400s': give that as base_dir, or set the "
         "flag PACKED_DIRECTORY",

@@ -301,7 +301,8 @@ Status CheckDesc(const moert_pack_desc& desc) {
   return CheckDirectory(desc.directory);
 }
 
-// The output must not replace what the checkpoint is read from, by whatever name.
+// The output can be written, and must not replace what the checkpoint is read from, by whatever
+// name.
 Status CheckOutput(const std::string& output, const std::string& directory,
                    const moert_pack_desc& desc, const std::vector<Shard>& shards) {
   std::vector<std::string> inputs = {JoinPath(directory, "config.json"),
@@ -309,7 +310,16 @@ Status CheckOutput(const std::string& output, const std::string& directory,
   for (const Shard& shard : shards) inputs.push_back(JoinPath(directory, shard.name));
   if (desc.family_path != nullptr) inputs.emplace_back(desc.family_path);
   struct stat written, read;
-  if (stat(output.c_str(), &written) != 0) return Status();
+  if (stat(output.c_str(), &written) != 0) {
+    const std::string folder = ParentPath(output);
+    const Status status = CheckDirectory(folder.empty() ? "." : folder.c_str());
+    if (status.ok()) return Status();
+    return Status::Make(status.code(), status.native_code(), "output '%s': %s", output.c_str(),
+                        status.message());
+  }
+  if (!S_ISREG(written.st_mode)) {
+    return InvalidArgument("output '%s' exists and is not a regular file", output.c_str());
+  }
   for (const std::string& input : inputs) {
     if (stat(input.c_str(), &read) != 0) continue;
     if (read.st_dev != written.st_dev || read.st_ino != written.st_ino) continue;

@@ -356,6 +356,28 @@ TEST_CASE("unknown flags, and flags that do not go together, are refused") {
   });
 }
 
+TEST_CASE("what is reserved must be 0") {
+  ForEachDevice([](Device& device) {
+    moert_routing routing = MOERT_ROUTING_INIT;
+    routing.num_experts = 4;
+    routing.top_k = 2;
+    routing.reserved = 7;
+    moert_router_desc desc = MOERT_ROUTER_DESC_INIT;
+    desc.routing = &routing;
+    Router router;
+    CHECK_REFUSED(moert_router_create(device.handle, &desc, router.out(), &error), kInvalid,
+                  "reserved is 7");
+  });
+  moert_allocator allocator = MOERT_ALLOCATOR_INIT;
+  allocator.reserved = 9;
+  allocator.alloc = [](void*, uint64_t, uint64_t) -> void* { return nullptr; };
+  allocator.free = [](void*, void*, uint64_t, uint64_t) {};
+  moert_runtime_desc desc = MOERT_RUNTIME_DESC_INIT;
+  desc.allocator = &allocator;
+  Runtime runtime;
+  CHECK_REFUSED(moert_runtime_create(&desc, runtime.out(), &error), kInvalid, "reserved is 9");
+}
+
 // Creating things
 
 moert_status CreateRouter(Device& device, const moert_routing& routing, Error* error) {
@@ -674,8 +696,16 @@ TEST_CASE("what later versions bring answers UNSUPPORTED and says so") {
                   kUnsupported, "training");
     CHECK_REFUSED(moert_layer_saved_size(call.layer, &call.args, &size, &error), kUnsupported,
                   "training");
+    // The callbacks are given back, also those of an older host whose structs are shorter.
+    int freed = 0;
+    moert_optimizer_callbacks callbacks = MOERT_OPTIMIZER_CALLBACKS_INIT;
+    callbacks.user_data = &freed;
+    callbacks.free_fn = [](void* count) { ++*static_cast<int*>(count); };
+    desc.callbacks = &callbacks;
+    desc.struct_size = offsetof(moert_optimizer_desc, callbacks) + sizeof(void*);
     CHECK_REFUSED(moert_optimizer_create(device.handle, &desc, &optimizer, &error), kUnsupported,
                   "");
+    CHECK(freed == 1);
     if (device.info.kind == MOERT_DEVICE_KIND_CPU) {
       moert_stream* stream = nullptr;
       CHECK(moert_stream_import(device.handle, nullptr, &stream, nullptr) != MOERT_STATUS_OK);

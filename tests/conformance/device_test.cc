@@ -127,7 +127,11 @@ TEST_CASE("every instruction level that this CPU has gives the same ids, and y w
         CheckForward(rng, device, layer, reference, input);
         const auto out = RunForward(device, layer, reference, input);
         if (ids.empty()) ids = out.ids;
-        CHECK(out.ids == ids);
+        const auto margins = RefChoose(reference.router, out.logits).margins;
+        for (int64_t t = 0; t < tokens; ++t) {
+          if (margins[t] < 1e-5) continue;  // float32 sums in another order may decide otherwise
+          CHECK(RowIds(out.ids, t, 3) == RowIds(ids, t, 3));
+        }
       }
     }
   }

@@ -98,6 +98,25 @@ TEST_CASE("sparsemixer drops experts that are too far from the pick") {
   });
 }
 
+TEST_CASE("routers share out few tokens among more threads than a block has rows") {
+  Rng rng;
+  CAPTURE(rng.seed);
+  moert_routing routing = MOERT_ROUTING_INIT;
+  routing.num_experts = 512;
+  routing.top_k = 3;
+  const RefRouter reference = RandomRouter(rng, routing, 2049, MOERT_DTYPE_FLOAT32);
+  moert_device_desc desc = MOERT_DEVICE_DESC_INIT;
+  desc.cpu_threads = 64;
+  Device device("cpu", nullptr, &desc);
+  const Router router = MakeRouter(device, reference, MOERT_DTYPE_FLOAT32, 2049);
+  for (int64_t tokens : {59, 61, 127, 255}) {
+    CAPTURE(tokens);
+    const Mat x = rng.NormalMat(tokens, 2049, 1, MOERT_DTYPE_FLOAT32);
+    const auto out = RunRouter(device, router, reference, x, MOERT_DTYPE_FLOAT32, false);
+    CheckRoute(reference, out, RefLogits(reference, x));
+  }
+}
+
 TEST_CASE("a router's outputs are the same bits in every run") {
   Rng rng;
   CAPTURE(rng.seed);

@@ -338,6 +338,28 @@ TEST_CASE("views of a trainable layer's weights are its weights, in the order th
   }
 }
 
+TEST_CASE("gate and up of one row each are a matrix of two rows") {
+  Allocator allocator(nullptr);
+  CpuFixture cpu;
+  for (WeightSource source : {WeightSource::kCopy, WeightSource::kBorrow}) {
+    Random random;
+    CAPTURE(random.seed);
+    TestLayer layer(random, allocator, {2, 1, 6, 1, 0, 0}, MOERT_DTYPE_FLOAT32);
+    layer.spec.trainable = true;
+    const std::vector<char> pair = random.Values(MOERT_DTYPE_FLOAT32, 2 * 6);
+    layer.weights.experts[1].gate = {pair.data(), MOERT_DTYPE_FLOAT32, 6, 1};
+    layer.weights.experts[1].up = {pair.data() + 6 * 4, MOERT_DTYPE_FLOAT32, 6, 1};
+    Owned<PreparedExperts> experts;
+    REQUIRE(cpu.device->PrepareExperts(layer.spec, layer.weights, source, &experts).ok());
+    moert_matrix view;
+    REQUIRE(experts->Weight(MOERT_ROLE_EXPERT_GATE_UP, 1, &view).ok());
+    CHECK(view.rows == 2);
+    CHECK(view.cols == 6);
+    CHECK(view.row_stride == 6);
+    CHECK(std::memcmp(view.data, pair.data(), 2 * 6 * 4) == 0);
+  }
+}
+
 TEST_CASE("a write to the view of a trainable layer's router changes the choice") {
   Allocator allocator(nullptr);
   CpuFixture cpu;

@@ -41,12 +41,14 @@ static class TrainedLayers {
 
     /// <summary>Packs the checkpoint into a manifest that does not stay.</summary>
     static Manifest Open(Runtime runtime, string folder) {
-        var packed = Path.GetTempFileName();
+        var place = Path.Combine(Path.GetTempPath(), Path.GetRandomFileName());
+        var packed = Path.Combine(place, "model.moem");
+        Directory.CreateDirectory(place);
         try {
             Manifest.Pack(runtime, folder, new PackOptions { Output = packed });
             return new Manifest(runtime, packed, new ManifestOptions { BaseDir = folder });
         } finally {
-            File.Delete(packed);
+            Directory.Delete(place, true);
         }
     }
 

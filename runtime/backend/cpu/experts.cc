@@ -564,10 +564,10 @@ Status AsMatrix(const WeightView& view, int64_t rows, int64_t cols, moert_matrix
   return Status();
 }
 
-// Gate and up as the one matrix they were given as: concatenated or interleaved along the outputs.
-Status AsPair(const WeightView& gate, const WeightView& up, int64_t rows, int64_t cols,
+// Gate and up as the one matrix they were given as: concatenated or interleaved along the outputs,
+// which are the columns of a vector (a bias).
+Status AsPair(const WeightView& gate, const WeightView& up, bool vector, int64_t rows, int64_t cols,
               moert_matrix* out) {
-  const bool vector = rows == 1;
   WeightView whole = gate;
   if (gate.data != nullptr && vector && gate.in_stride == 2) {
     whole.in_stride = 1;
@@ -600,7 +600,7 @@ Status CpuExperts::Weight(moert_role role, int32_t expert, moert_matrix* out) co
     case MOERT_ROLE_EXPERT_UP:
       return AsMatrix(e.up, intermediate_, width_, out);
     case MOERT_ROLE_EXPERT_GATE_UP:
-      return AsPair(e.gate, e.up, intermediate_, width_, out);
+      return AsPair(e.gate, e.up, false, intermediate_, width_, out);
     case MOERT_ROLE_EXPERT_DOWN:
       return AsMatrix(e.down, width_, intermediate_, out);
     case MOERT_ROLE_EXPERT_GATE_BIAS:
@@ -608,7 +608,7 @@ Status CpuExperts::Weight(moert_role role, int32_t expert, moert_matrix* out) co
     case MOERT_ROLE_EXPERT_UP_BIAS:
       return AsMatrix(e.up_bias, 1, intermediate_, out);
     case MOERT_ROLE_EXPERT_GATE_UP_BIAS:
-      return AsPair(e.gate_bias, e.up_bias, 1, intermediate_, out);
+      return AsPair(e.gate_bias, e.up_bias, true, 1, intermediate_, out);
     case MOERT_ROLE_EXPERT_DOWN_BIAS:
       return AsMatrix(e.down_bias, 1, width_, out);
     case MOERT_ROLE_LATENT_IN:
@@ -620,7 +620,7 @@ Status CpuExperts::Weight(moert_role role, int32_t expert, moert_matrix* out) co
     case MOERT_ROLE_SHARED_UP:
       return AsMatrix(shared_.up, shared_intermediate_, hidden_, out);
     case MOERT_ROLE_SHARED_GATE_UP:
-      return AsPair(shared_.gate, shared_.up, shared_intermediate_, hidden_, out);
+      return AsPair(shared_.gate, shared_.up, false, shared_intermediate_, hidden_, out);
     case MOERT_ROLE_SHARED_DOWN:
       return AsMatrix(shared_.down, hidden_, shared_intermediate_, out);
     case MOERT_ROLE_SHARED_EXPERT_GATE:

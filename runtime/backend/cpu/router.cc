@@ -192,9 +192,12 @@ class CpuRouter final : public PreparedRouter {
     RunItems(*device_.scheduler, small ? 1 : workers(), DivideUp(experts(), kExpertsPerItem),
              [&](uint32_t worker, int64_t item) {
                const int64_t first = item * kExpertsPerItem;
-               Product(call, scratch, 0, call.tokens, scratch.row_factors, first,
-                       std::min(kExpertsPerItem, experts() - first), scratch.Get(worker).panel,
-                       scratch.few_logits + first, padded);
+               const int64_t count = std::min(kExpertsPerItem, experts() - first);
+               for (int64_t t = 0; t < call.tokens; t += kBlockRows) {
+                 Product(call, scratch, t, std::min(kBlockRows, call.tokens - t),
+                         scratch.row_factors + t, first, count, scratch.Get(worker).panel,
+                         scratch.few_logits + t * padded + first, padded);
+               }
              });
     for (int64_t t = 0; t < call.tokens; ++t) {
       Choose(call, scratch, scratch.first, t, scratch.few_logits + t * padded);

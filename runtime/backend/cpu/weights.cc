@@ -44,8 +44,8 @@ void WeightStore::Add(const WeightMatrix& matrix, int64_t out, int64_t in, Weigh
   items_.push_back({matrix, out, in, in, 1, offset, view});
 }
 
-void WeightStore::AddPair(const WeightMatrix& gate, const WeightMatrix& up, int64_t out, int64_t in,
-                          WeightView* gate_view, WeightView* up_view) {
+void WeightStore::AddPair(const WeightMatrix& gate, const WeightMatrix& up, bool vector,
+                          int64_t out, int64_t in, WeightView* gate_view, WeightView* up_view) {
   if (!gate.present() || !up.present() || gate.dtype != up.dtype) {
     Add(gate, out, in, gate_view);
     Add(up, out, in, up_view);
@@ -55,8 +55,6 @@ void WeightStore::AddPair(const WeightMatrix& gate, const WeightMatrix& up, int6
   const int64_t element = ElementSize(gate.dtype);
   const auto* first = static_cast<const char*>(gate.data);
   const auto* second = static_cast<const char*>(up.data);
-  // Vectors have out = 1 and lie along in.
-  const bool vector = out == 1;
   const int64_t along = vector ? gate.in_stride : gate.out_stride;
   const bool interleaved =
       along % 2 == 0 && second == first + along / 2 * element && (vector ? along == 2 : in != 1);
@@ -81,8 +79,9 @@ void WeightStore::AddRouter(const RouterWeights& weights, int64_t experts, int64
 
 void WeightStore::AddExpert(const ExpertWeights& weights, int64_t intermediate, int64_t width,
                             ExpertViews* views) {
-  AddPair(weights.gate, weights.up, intermediate, width, &views->gate, &views->up);
-  AddPair(weights.gate_bias, weights.up_bias, 1, intermediate, &views->gate_bias, &views->up_bias);
+  AddPair(weights.gate, weights.up, false, intermediate, width, &views->gate, &views->up);
+  AddPair(weights.gate_bias, weights.up_bias, true, 1, intermediate, &views->gate_bias,
+          &views->up_bias);
   Add(weights.down, width, intermediate, &views->down);
   Add(weights.down_bias, 1, width, &views->down_bias);
 }

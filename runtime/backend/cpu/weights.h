@@ -44,8 +44,8 @@ class WeightStore {
   void Add(const WeightMatrix& matrix, int64_t out, int64_t in, WeightView* view);
   // Gate and up, [out, in] each: a copy keeps them as one [2 out, in] matrix, interleaved if they
   // were, so that both stay views of what the host gave. Either may be absent.
-  void AddPair(const WeightMatrix& gate, const WeightMatrix& up, int64_t out, int64_t in,
-               WeightView* gate_view, WeightView* up_view);
+  void AddPair(const WeightMatrix& gate, const WeightMatrix& up, bool vector, int64_t out,
+               int64_t in, WeightView* gate_view, WeightView* up_view);
   void AddRouter(const RouterWeights& weights, int64_t experts, int64_t hidden, RouterViews* views);
   void AddExpert(const ExpertWeights& weights, int64_t intermediate, int64_t width,
                  ExpertViews* views);

@@ -268,7 +268,7 @@ public sealed class LayerInfo {
     public uint NumLocalExperts { get; private set; }
     /// <summary>Num weights.</summary>
     public uint NumWeights { get; private set; }
-    /// <summary>Weight bytes.</summary>
+    /// <summary>In a manifest: of all weights in its files; created: of experts, latent and shared expert.</summary>
     public ulong WeightBytes { get; private set; }
 
     internal unsafe LayerInfo(NativeLayerInfo* raw) {

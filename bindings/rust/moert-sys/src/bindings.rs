@@ -126,7 +126,9 @@ pub const MOERT_DEVICE_KIND_OTHER: moert_device_kind = 3;
 /// Do not read MOERT_KERNEL_PATH or MOERT_CPU_ISA.
 pub const MOERT_DEVICE_FLAG_IGNORE_ENVIRONMENT: u32 = 1;
 
-/// CPU: queue work on the workers instead of running it inline.
+/// CPU: queue work on the workers instead of running it inline. The queue holds 128 pieces; a
+/// call then waits for the oldest, so a host's scheduler must not need the calling thread for
+/// those.
 pub const MOERT_STREAM_FLAG_ASYNC: u32 = 1;
 
 /// How logits become scores.
@@ -777,7 +779,7 @@ pub struct moert_manifest_desc {
     /// Copied during the call.
     pub data: *const c_void,
     pub size: u64,
-    /// Folder of the files; NULL: the manifest's own.
+    /// Folder of the files; NULL: the manifest's own; with `files`: none.
     pub base_dir: *const c_char,
     /// Opens these files and `path`; NULL: the file system.
     pub files: *const moert_file_source,
@@ -886,6 +888,7 @@ pub struct moert_layer_info {
     /// Experts held.
     pub num_local_experts: u32,
     pub num_weights: u32,
+    /// In a manifest: of all weights in its files; created: of experts, latent and shared expert.
     pub weight_bytes: u64,
 }
 

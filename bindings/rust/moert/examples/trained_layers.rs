@@ -21,13 +21,15 @@ fn embed(manifest: &Manifest, hidden: usize) -> Result<Vec<f32>, Error> {
     Ok(TEXT.iter().flat_map(row).map(|v| v.to_f32()).collect())
 }
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).expect("usage: trained_layers FOLDER");
-    let packed = std::env::temp_dir().join(format!("trained-{}.moem", std::process::id()));
+    let place = std::env::temp_dir().join(format!("trained-{}", std::process::id()));
+    std::fs::create_dir(&place)?;
+    let packed = place.join("model.moem");
     let runtime = Runtime::new()?;
     Pack::new(&folder).output(&packed).run(&runtime)?;
     let opened = ManifestConfig::default().base_dir(&folder).open(&runtime, &packed);
-    let _ = std::fs::remove_file(&packed);
+    let _ = std::fs::remove_dir_all(&place);
     let manifest = opened?;
 
     let device = runtime.device("best")?;

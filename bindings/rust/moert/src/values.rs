@@ -440,7 +440,7 @@ pub struct LayerInfo {
     pub num_local_experts: u32,
     /// Num weights.
     pub num_weights: u32,
-    /// Weight bytes.
+    /// In a manifest: of all weights in its files; created: of experts, latent and shared expert.
     pub weight_bytes: u64,
 }
 
