@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // moert forward: one layer of a manifest on one tensor, with y and the routing written to a file.
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <numeric>
@@ -140,6 +141,7 @@ Status SelectLayers(const moert_manifest* manifest, const std::string& text,
                     std::vector<uint32_t>* out) {
   moert_manifest_info info = MOERT_MANIFEST_INFO_INIT;
   MOERT_CLI_TRY(Call(moert_manifest_get_info, manifest, &info));
+  if (info.num_layers == 0) return Status::Failure("the manifest has no MoE layer to run");
   if (text == "all") {
     out->resize(info.num_layers);
     std::iota(out->begin(), out->end(), 0);
@@ -150,6 +152,9 @@ Status SelectLayers(const moert_manifest* manifest, const std::string& text,
   for (const int64_t number : numbers) {
     uint32_t index = 0;
     MOERT_CLI_TRY(Call(moert_manifest_find_layer, manifest, static_cast<int32_t>(number), &index));
+    if (std::find(out->begin(), out->end(), index) != out->end()) {
+      return Status::Format("--layer names %lld twice", static_cast<long long>(number));
+    }
     out->push_back(index);
   }
   return Status();

@@ -229,6 +229,9 @@ TEST_CASE("forward of several layers needs an input for each, and somewhere to w
   model.layer = "0,9";
   model.input = model.folder / "reference.safetensors" + ":layers.{}.mlp.in";
   model.CheckForwardRefused({"9"});
+  CheckRefused("forward " + model.manifest + " --layer 0,0 --input '" + model.input +
+                   "' --output '" + model.output + "'",
+               {"names 0 twice"});
   CheckRefused("forward " + model.manifest + " --layer all --input '" + model.input + "'",
                {"--output", "--load"});
   CheckRefused("forward " + model.manifest + " --layer all --input '" + model.input + "' --load " +
