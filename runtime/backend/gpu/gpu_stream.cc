@@ -16,9 +16,10 @@ Status ReadStatusWord(const moert_stream_status& word) {
 
 GpuStream::~GpuStream() {
   if (status_ == nullptr) return;
-  if (listed_) device_.RemoveStream(this);
   ContextScope scope(device_);
   WaitUnlessCapturing();
+  // Only now: until its work is done, layers that it used must find the stream.
+  if (listed_) device_.RemoveStream(this);
   if (owned_ && handle_ != nullptr) device_.driver().stream_destroy(handle_);
   device_.ReturnStatusWord(status_, !captured_.load(std::memory_order_relaxed));
 }
